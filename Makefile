@@ -1,0 +1,180 @@
+# What people and CI run. On a bare machine .ci/run installs what this needs.
+#
+#   make demo      build, fetch a small model, complete a prompt
+#   make test      everything that must pass before a change goes in
+#   make bench     the kernels, tier against tier
+#   make expand FORMAT=q4_k TIER=avx512vnni     the code generated for a format
+#
+# The emulated tests assume an x86-64 Linux host and tests/setup-emulators.sh.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.ONESHELL:
+.NOTPARALLEL:
+.DEFAULT_GOAL := build
+
+BINARY   := target/release/quantsmith
+SMOLLM2  := models/SmolLM2-135M-Instruct.Q4_1.gguf
+PROMPT   := The capital of France is
+
+# The profile of the tests: optimised, and with overflow checks and assertions.
+PROFILE  ?= test
+
+# Each test process that exercises a tier appends `tier<TAB>test binary<TAB>ran`
+# (or `skipped`) to this file; the target `tiers` reads it.
+export QUANTSMITH_TIER_LOG := $(CURDIR)/target/tiers.tsv
+MUST_RUN := scalar avx2 neon \
+            $(shell grep -qsw avx512_vnni /proc/cpuinfo && echo avx512vnni)
+
+# Everything emulated ends by itself: seconds for one program.
+export QEMU_TIMEOUT ?= 600
+
+# Haswell has AVX2 and no AVX-512, Nehalem has neither. Taken away from Haswell:
+# what QEMU cannot emulate and would warn about.
+X86_CPUS := Haswell,-pcid,-x2apic,-tsc-deadline,-invpcid,-hle,-rtm Nehalem
+# Cortex-A53 has plain NEON, max has dotprod and i8mm.
+ARM_CPUS := cortex-a53 max
+
+## Build and run
+
+.PHONY: build
+build:
+	cargo build --release -p quantsmith-cli
+
+.PHONY: models
+models:
+	tests/fetch-models.sh
+
+.PHONY: demo
+demo: build
+	tests/fetch-models.sh smollm2
+	$(BINARY) run -m $(SMOLLM2) -p "$(PROMPT)" -n 32 --temp 0 -no-cnv
+
+.PHONY: bench
+bench:
+	cargo bench --manifest-path benches/Cargo.toml
+
+.PHONY: fmt
+fmt:
+	cargo fmt --all
+
+# The generated module of one format, and in it the one of a tier if TIER is
+# given, as the compiler sees it. In a target directory of its own, since the
+# flag is the nightly compiler's.
+.PHONY: expand
+expand:
+	@mkdir -p target
+	: $${FORMAT:?name a format, as in: make expand FORMAT=q4_k TIER=avx512vnni}
+	case "$${TIER-}" in neon | dotprod | i8mm) . tests/aarch64-env.sh ;; esac
+	RUSTC_BOOTSTRAP=1 CARGO_TARGET_DIR=target/expand \
+	    cargo rustc -q -p quantsmith-kernels --lib -- -Zunpretty=expanded >target/expanded.rs
+	awk -v format="$${FORMAT,,}" -v tier="$${TIER-}" '
+	    # The first module of that name, up to the brace at its own indentation.
+	    function opens(name) { return name != "" && $$0 ~ "^ *(pub(\\([^)]*\\))? )?mod " name " \\{$$" }
+	    !in_format && opens(format) { in_format = 1; match($$0, /^ */); end_format = substr($$0, 1, RLENGTH) "}" }
+	    !in_format { next }
+	    !in_tier && opens(tier) { in_tier = found = 1; match($$0, /^ */); end_tier = substr($$0, 1, RLENGTH) "}" }
+	    tier == "" || in_tier { print }
+	    in_tier && $$0 == end_tier { in_tier = 0; tier = "-" }
+	    $$0 == end_format { if (tier == "") found = 1; exit }
+	    END { if (!found) { print "nothing was generated for " format " " tier > "/dev/stderr"; exit 1 } }
+	' target/expanded.rs
+
+## Test
+
+.PHONY: test
+test: fmt-check clippy doc models clear-tiers test-native test-x86-emulated test-aarch64 tiers
+
+.PHONY: fmt-check
+fmt-check:
+	cargo fmt --all --check
+
+.PHONY: clippy
+clippy:
+	cargo clippy --workspace --all-targets -- -D warnings
+
+.PHONY: doc
+doc:
+	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
+
+.PHONY: test-native
+test-native: models
+	cargo test --workspace --profile $(PROFILE)
+
+# The same model and prompt must give the same bits on every CPU. In shell:
+# `fingerprint COMMAND...` prints the fingerprint that a command makes, and
+# `same_as_here NAME COMMAND...` fails where it is not this machine's.
+define FINGERPRINT
+emulated() { timeout -k 5 "$$QEMU_TIMEOUT" "$$@"; }
+fingerprint() { "$$@" fingerprint -m $(SMOLLM2) -p "$(PROMPT)" | grep -oE '[0-9a-f]{64}'; }
+here=$$(fingerprint $(BINARY))
+same_as_here() {
+    there=$$(fingerprint "$${@:2}")
+    echo "fingerprint: $$there $$1"
+    [ "$$there" = "$$here" ] || { echo "differs from this CPU's: $$here" >&2; exit 1; }
+}
+endef
+
+# The test binaries that `test-native` built, run once more on older CPUs: taken
+# from there, since building the package alone unites features in another way
+# and so compiles everything again. Then the binary that users get.
+.PHONY: test-x86-emulated
+test-x86-emulated: models build
+	@command -v qemu-x86_64 >/dev/null || { echo 'qemu-x86_64 is missing: run tests/setup-emulators.sh as root' >&2; exit 1; }
+	$(FINGERPRINT)
+	tests=$$(cargo test -q --workspace --profile $(PROFILE) --no-run --message-format=json |
+	    sed -n 's/.*#quantsmith-kernels@.*"executable":"\([^"]*\)".*/\1/p')
+	[ -n "$$tests" ] || { echo 'no test binary of the kernels found' >&2; exit 1; }
+	for cpu in $(X86_CPUS); do
+	    name=$${cpu%%,*}
+	    for test in $$tests; do
+	        echo "== $${test##*/} on $$name"
+	        (cd kernels && CARGO_MANIFEST_DIR=$$PWD emulated qemu-x86_64 -cpu "$$cpu" "$$test")
+	    done
+	    same_as_here "$$name" emulated qemu-x86_64 -cpu "$$cpu" $(BINARY)
+	    answer=$$(emulated qemu-x86_64 -cpu "$$cpu" $(BINARY) run -m $(SMOLLM2) -p "$(PROMPT)" -n 4 --temp 0 -no-cnv </dev/null)
+	    echo "$$name answers: $$answer"
+	    [ -n "$$answer" ] || { echo 'no answer' >&2; exit 1; }
+	done
+
+.PHONY: test-aarch64
+test-aarch64: models build
+	@command -v qemu-aarch64 >/dev/null || { echo 'qemu-aarch64 is missing: run tests/setup-emulators.sh as root' >&2; exit 1; }
+	$(FINGERPRINT)
+	. tests/aarch64-env.sh
+	for cpu in $(ARM_CPUS); do
+	    echo "== kernels on $$cpu"
+	    QEMU_CPU=$$cpu cargo test -p quantsmith-kernels --profile $(PROFILE) --tests
+	done
+	cargo build --release -p quantsmith-cli
+	for cpu in $(ARM_CPUS); do
+	    same_as_here "$$cpu" emulated qemu-aarch64 -cpu "$$cpu" "$$CARGO_TARGET_DIR/$$CARGO_BUILD_TARGET/release/quantsmith"
+	done
+
+.PHONY: clear-tiers
+clear-tiers:
+	@mkdir -p target
+	: >"$$QUANTSMITH_TIER_LOG"
+
+# A tier that no test ran is as good as untested, so it fails where this
+# machine, with its emulators, has it.
+.PHONY: tiers
+tiers:
+	@awk -F '\t' -v must='$(MUST_RUN)' '
+	    { seen[$$1] = 1; count[$$1, $$3]++ }
+	    END {
+	        n = split(must, required, " ")
+	        for (i = 1; i <= n; i++) { needed[required[i]] = 1; seen[required[i]] = 1 }
+	        printf "\n%-12s %8s %8s\n", "tier", "ran", "skipped"
+	        fflush()
+	        for (tier in seen) {
+	            ran = count[tier, "ran"] + 0
+	            missed = tier in needed && !ran
+	            printf "%-12s %8d %8d%s\n", tier, ran, count[tier, "skipped"], missed ? "   MUST RUN" : "" | "sort"
+	            if (ran) passed++; else if (missed) failed++; else skipped++
+	        }
+	        close("sort")
+	        printf "\ntiers: %d passed, %d failed, %d skipped\n", passed, failed, skipped
+	        exit (failed > 0)
+	    }
+	' "$$QUANTSMITH_TIER_LOG"

@@ -1,0 +1,192 @@
+//! Integer words of AVX-512 VNNI: codes out of bit planes, codes out of a block's bytes, and exact dot products.
+
+use core::arch::x86_64::*;
+
+/// A register of 32-bit lanes, or of 4 × `LANES` bytes in the order of memory.
+pub type I = __m512i;
+
+/// Sixteen bytes: the codes of sixteen neighbouring weights.
+pub type H = __m128i;
+
+/// Loads `LANES` little-endian words.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+pub fn load_words(bytes: &[u8; 64]) -> I {
+    // SAFETY: the reference covers the 64 bytes that are read; the load asks for no alignment.
+    unsafe { _mm512_loadu_si512(bytes.as_ptr().cast()) }
+}
+
+/// Loads `LANES` unsigned bytes, one to a lane.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+pub fn load_u8(bytes: &[u8; 16]) -> I {
+    _mm512_cvtepu8_epi32(h_load(bytes))
+}
+
+/// Loads `LANES` signed bytes, one to a lane.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+pub fn load_i8(bytes: &[u8; 16]) -> I {
+    _mm512_cvtepi8_epi32(h_load(bytes))
+}
+
+/// Shifts each lane right by `N` and keeps the bits of `mask` in each of its bytes.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+pub fn shr_and<const N: i32>(a: I, mask: u8) -> I {
+    // The intrinsic wants an unsigned count, which a constant of another type cannot give: the vector form of the
+    // shift compiles to the same instruction.
+    _mm512_and_si512(_mm512_srl_epi32(a, _mm_cvtsi32_si128(N)), _mm512_set1_epi8(mask as i8))
+}
+
+/// Shifts each lane left by `N` and keeps the bits of `mask` in each of its bytes.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+pub fn shl_and<const N: i32>(a: I, mask: u8) -> I {
+    _mm512_and_si512(_mm512_sll_epi32(a, _mm_cvtsi32_si128(N)), _mm512_set1_epi8(mask as i8))
+}
+
+/// Bitwise or.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+pub fn or(a: I, b: I) -> I {
+    _mm512_or_si512(a, b)
+}
+
+/// Replaces each byte (0 to 15) by an entry of a table.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+pub fn table(a: I, entries: &[u8; 16]) -> I {
+    _mm512_shuffle_epi8(_mm512_broadcast_i32x4(h_load(entries)), a)
+}
+
+/// The exact dot product of `4 × N` codes of each lane, less `BIAS` each, with `4 × N` activations. Codes are
+/// unsigned bytes of at most `MAX`; `sums` are the sums of the activations of a group's halves, and `which` has a 1
+/// for each half that the codes cover.
+///
+/// `vpdpbusd` adds four products of unsigned and signed bytes in 32 bits, so nothing can saturate, and `vpdpwssd`
+/// takes the bias out with the sums: one instruction each.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+pub fn dot<const N: usize, const MAX: i32, const BIAS: i32>(
+    codes: &[I; N],
+    y: &[[i8; 4]; N],
+    sums: [i16; 2],
+    which: [i16; 2],
+) -> I {
+    let mut acc = _mm512_setzero_si512();
+    if BIAS != 0 {
+        acc = _mm512_dpwssd_epi32(acc, splat2(sums), splat2(which.map(|w| w * -BIAS as i16)));
+    }
+    for q in 0..N {
+        acc = _mm512_dpbusd_epi32(acc, codes[q], splat4(y[q]));
+    }
+    acc
+}
+
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+fn splat4(y: [i8; 4]) -> I {
+    _mm512_set1_epi32(i32::from_le_bytes(y.map(|b| b as u8)))
+}
+
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+fn splat2(y: [i16; 2]) -> I {
+    _mm512_set1_epi32(i32::from(y[1]) << 16 | i32::from(y[0]) & 0xffff)
+}
+
+/// Loads sixteen bytes.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+pub fn h_load(bytes: &[u8; 16]) -> H {
+    // SAFETY: the reference covers the 16 bytes that are read; the load asks for no alignment.
+    unsafe { _mm_loadu_si128(bytes.as_ptr().cast()) }
+}
+
+/// Stores sixteen bytes.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+pub fn h_store(out: &mut [u8; 16], a: H) {
+    // SAFETY: the reference covers the 16 bytes that are written; the store asks for no alignment.
+    unsafe { _mm_storeu_si128(out.as_mut_ptr().cast(), a) }
+}
+
+/// Shifts each byte right by `N` and keeps the bits of `mask`.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+pub fn h_shr_and<const N: i32>(a: H, mask: u8) -> H {
+    _mm_and_si128(_mm_srli_epi16::<N>(a), _mm_set1_epi8((mask & (0xff >> N)) as i8))
+}
+
+/// Shifts each byte left by `N`; no set bit may leave its byte.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+pub fn h_shl<const N: i32>(a: H) -> H {
+    _mm_slli_epi16::<N>(a)
+}
+
+/// Bitwise or.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+pub fn h_or(a: H, b: H) -> H {
+    _mm_or_si128(a, b)
+}
+
+/// Flips the bits of `mask` in each byte.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+pub fn h_xor(a: H, mask: u8) -> H {
+    _mm_xor_si128(a, _mm_set1_epi8(mask as i8))
+}
+
+/// Replaces each byte (0 to 15) by an entry of a table.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+pub fn h_table(a: H, entries: &[u8; 16]) -> H {
+    _mm_shuffle_epi8(h_load(entries), a)
+}
+
+/// Spreads sixteen fields of one bit, the lowest first, over sixteen bytes.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+pub fn h_unpack1(bytes: &[u8; 2]) -> H {
+    let spread = _mm_set_epi8(1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0);
+    let bits = _mm_set1_epi64x(0x8040_2010_0804_0201_u64 as i64);
+    let a = _mm_shuffle_epi8(_mm_cvtsi32_si128(i32::from(u16::from_le_bytes(*bytes))), spread);
+    let set = _mm_cmpeq_epi8(_mm_and_si128(a, bits), bits);
+    _mm_and_si128(set, _mm_set1_epi8(1))
+}
+
+/// Spreads sixteen fields of two bits, the lowest first, over sixteen bytes.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+pub fn h_unpack2(bytes: &[u8; 4]) -> H {
+    // Each byte to four, then each of the four shifted by 0, 2, 4, 6 through a multiplication in 32 bits.
+    let a = _mm_cvtepu8_epi32(_mm_cvtsi32_si128(i32::from_le_bytes(*bytes)));
+    let spread = _mm_or_si128(
+        _mm_or_si128(a, _mm_slli_epi32::<6>(a)),
+        _mm_or_si128(_mm_slli_epi32::<12>(a), _mm_slli_epi32::<18>(a)),
+    );
+    _mm_and_si128(spread, _mm_set1_epi8(3))
+}
+
+/// Spreads sixteen fields of four bits, the lowest first, over sixteen bytes.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+pub fn h_unpack4(bytes: &[u8; 8]) -> H {
+    let a = _mm_cvtepu8_epi16(_mm_cvtsi64_si128(i64::from_le_bytes(*bytes)));
+    _mm_and_si128(_mm_or_si128(a, _mm_slli_epi16::<4>(a)), _mm_set1_epi8(15))
+}
+
+/// The exact dot product of sixteen unsigned codes with sixteen activations.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+pub fn h_dot(codes: H, y: &[i8; 16]) -> i32 {
+    // SAFETY: the reference covers the 16 bytes that are read; the load asks for no alignment.
+    let y = unsafe { _mm_loadu_si128(y.as_ptr().cast()) };
+    let pairs = _mm256_madd_epi16(_mm256_cvtepu8_epi16(codes), _mm256_cvtepi8_epi16(y));
+    let four = _mm_add_epi32(_mm256_castsi256_si128(pairs), _mm256_extracti128_si256::<1>(pairs));
+    let two = _mm_add_epi32(four, _mm_shuffle_epi32::<0b01_00_11_10>(four));
+    _mm_cvtsi128_si32(_mm_add_epi32(two, _mm_shuffle_epi32::<0b10_11_00_01>(two)))
+}

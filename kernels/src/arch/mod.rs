@@ -1,0 +1,15 @@
+//! The vocabulary of each tier: one module per tier, the same names in all of them.
+//!
+//! `LANES` is the number of 32-bit lanes of a register, `F` a register of f32 lanes, `I` a register of 32-bit
+//! integer lanes (or of 4 × `LANES` bytes). `SUBS` registers make the 16 lanes that the kernels are written for.
+//! These modules hold the crate's loads, stores and instructions; kernels and generated code only call them.
+
+pub mod scalar;
+
+#[cfg(target_arch = "x86_64")]
+pub mod avx2;
+#[cfg(target_arch = "x86_64")]
+pub mod avx512vnni;
+
+#[cfg(target_arch = "aarch64")]
+pub mod neon;

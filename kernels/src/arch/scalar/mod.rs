@@ -1,0 +1,13 @@
+//! The scalar vocabulary: plain Rust that says what each word means. It is the specification of the other tiers.
+
+pub mod float;
+pub mod int;
+
+pub use {float::*, int::*};
+
+/// 32-bit lanes of a register.
+pub const LANES: usize = 16;
+/// Registers that make 16 lanes.
+pub const SUBS: usize = 16 / LANES;
+/// Tokens that the matrix kernel keeps in registers at once.
+pub const TILE: usize = 4;

@@ -1,0 +1,306 @@
+//! A format as data: its facts, its rows of kernels, and the handle that may call them.
+//!
+//! [`Format`] is what a declaration turns into: plain data in a static. [`KernelSet`] is a format's row for a tier
+//! that this CPU has; only [`Format::kernels`] makes one, from a [`Supported`] proof, so its methods are safe: they
+//! check every length and then make the one call through the row's pointers.
+
+use crate::panel::{PANEL, PackJob, PanelJob, RowJob, panel_bytes};
+use crate::{Activations, OutMut, Supported, Tier};
+use core::fmt;
+use core::ops::Range;
+
+/// The type of a field's values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum FieldType {
+    /// Unsigned byte.
+    U8,
+    /// Signed byte.
+    I8,
+    /// Unsigned 16-bit integer.
+    U16,
+    /// Unsigned 32-bit integer.
+    U32,
+    /// IEEE binary16.
+    F16,
+    /// The upper half of an f32.
+    Bf16,
+    /// IEEE binary32.
+    F32,
+}
+
+impl FieldType {
+    /// Bytes of one value.
+    pub const fn bytes(self) -> usize {
+        match self {
+            FieldType::U8 | FieldType::I8 => 1,
+            FieldType::U16 | FieldType::F16 | FieldType::Bf16 => 2,
+            FieldType::U32 | FieldType::F32 => 4,
+        }
+    }
+}
+
+/// A field of a block, in file order. Values are little-endian.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Field {
+    /// Name in the declaration.
+    pub name: &'static str,
+    /// Type of its values.
+    pub ty: FieldType,
+    /// First byte in the block.
+    pub offset: usize,
+    /// Number of values.
+    pub count: usize,
+}
+
+/// How a block gives values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Values {
+    /// The block is one floating-point number.
+    Float(FieldType),
+    /// `weight = scale * (code - bias) + offset`, in groups.
+    Codes {
+        /// Weights that share a scale.
+        group: usize,
+        /// Bits of a stored code.
+        bits: u32,
+        /// What is subtracted from a code.
+        bias: i32,
+        /// The largest code before the bias is subtracted.
+        max: i32,
+        /// Whether stored codes go through a table.
+        table: bool,
+        /// Whether groups have an offset (a minimum).
+        offset: bool,
+    },
+}
+
+/// The kernels of one format on one tier.
+#[derive(Clone, Copy, Debug)]
+pub struct TierKernels {
+    /// The tier.
+    pub tier: Tier,
+    /// The values of whole blocks.
+    pub dequantise: unsafe fn(&[u8], &mut [f32]),
+    /// The products.
+    pub product: Product,
+}
+
+/// The matrix kernels of one format on one tier.
+#[derive(Clone, Copy, Debug)]
+pub enum Product {
+    /// Codes against quantised activations.
+    Codes {
+        /// Over packed panels.
+        matmul: unsafe fn(PanelJob<'_>),
+        /// Over rows in the file's layout.
+        matmul_rows: unsafe fn(RowJob<'_>),
+        /// Rows into panels.
+        pack: unsafe fn(PackJob<'_>),
+        /// Bytes of a unit: 32 columns of a panel.
+        unit: usize,
+        /// Bytes of a record: the scale parts of a block of a panel.
+        record: usize,
+        /// Units of a block.
+        units: usize,
+    },
+    /// Floats against float activations.
+    Float {
+        /// `(weights, columns, rows to compute, activations, output)`.
+        matmul: unsafe fn(&[u8], usize, Range<usize>, &[f32], OutMut<'_>),
+    },
+}
+
+/// A quantisation format: the facts of its declaration and its kernels.
+#[derive(Debug)]
+pub struct Format {
+    /// The name, as in GGUF tools.
+    pub name: &'static str,
+    /// One line about it.
+    pub about: &'static str,
+    /// The number of the type in files.
+    pub id: u32,
+    /// Weights in a block.
+    pub elements: usize,
+    /// Bytes of a block.
+    pub bytes: usize,
+    /// The fields of a block, in file order.
+    pub fields: &'static [Field],
+    /// How a block gives values.
+    pub values: Values,
+    /// The kernels, the lowest tier first.
+    pub rows: &'static [TierKernels],
+}
+
+impl PartialEq for Format {
+    fn eq(&self, other: &Self) -> bool {
+        core::ptr::eq(self, other)
+    }
+}
+
+impl Format {
+    /// What a declaration with errors turns into; never part of a program that compiles.
+    #[doc(hidden)]
+    pub const fn invalid() -> Self {
+        let values = Values::Float(FieldType::F32);
+        Format { name: "", about: "", id: 0, elements: 1, bytes: 4, fields: &[], values, rows: &[] }
+    }
+
+    /// Bits per weight.
+    pub fn bits_per_weight(&self) -> f64 {
+        8.0 * self.bytes as f64 / self.elements as f64
+    }
+
+    /// Bytes of a row, or `None` if whole blocks do not make `cols` weights.
+    pub fn row_bytes(&self, cols: usize) -> Option<usize> {
+        if !cols.is_multiple_of(self.elements) {
+            return None;
+        }
+        (cols / self.elements).checked_mul(self.bytes)
+    }
+
+    /// The tiers of this architecture that have kernels, the lowest first.
+    pub fn tiers(&self) -> Vec<Tier> {
+        self.rows.iter().map(|row| row.tier).collect()
+    }
+
+    /// Whether a weight is a floating-point number.
+    pub fn is_float(&self) -> bool {
+        matches!(self.values, Values::Float(_))
+    }
+
+    /// The best kernels that are not above a tier that this CPU has.
+    pub fn kernels(&'static self, tier: Supported) -> KernelSet {
+        let row = self.rows.iter().rev().find(|row| row.tier <= tier.tier()).unwrap_or(&self.rows[0]);
+        KernelSet { format: self, row }
+    }
+}
+
+/// The kernels of a format on a tier that this CPU has. Holding it is the proof that they may run.
+#[derive(Clone, Copy)]
+pub struct KernelSet {
+    format: &'static Format,
+    row: &'static TierKernels,
+}
+
+impl fmt::Debug for KernelSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}::{}", self.format.name, self.row.tier.name())
+    }
+}
+
+impl KernelSet {
+    /// The format.
+    pub fn format(&self) -> &'static Format {
+        self.format
+    }
+
+    /// The tier.
+    pub fn tier(&self) -> Tier {
+        self.row.tier
+    }
+
+    /// Writes the values of whole blocks.
+    ///
+    /// # Panics
+    /// * if `bytes` is not a whole number of blocks, or `out` has not exactly their values
+    pub fn dequantise(&self, bytes: &[u8], out: &mut [f32]) {
+        let blocks = bytes.len() / self.format.bytes;
+        assert!(bytes.len().is_multiple_of(self.format.bytes), "{} bytes are not whole blocks", bytes.len());
+        assert!(out.len() == blocks * self.format.elements, "{blocks} blocks do not have {} values", out.len());
+        // SAFETY: the row's tier is one that this CPU has: `Format::kernels` took the proof.
+        unsafe { (self.row.dequantise)(bytes, out) }
+    }
+
+    /// The dot product of one row of the file's layout with one row of quantised activations.
+    ///
+    /// # Panics
+    /// * if the format is a float format, or the lengths do not match
+    pub fn dot(&self, row: &[u8], x: Activations<'_>) -> f32 {
+        let mut out = [0.0];
+        let one = Activations::new(x.row(0).0, x.row(0).1, x.cols(), 1);
+        self.matmul_rows(row, 1, one, 0..1, OutMut::new(&mut out, 1, 1));
+        out[0]
+    }
+
+    /// Bytes of a matrix in packed panels; 0 for a float format, which is not packed.
+    ///
+    /// # Panics
+    /// * if rows are not whole blocks
+    pub fn packed_len(&self, rows: usize, cols: usize) -> usize {
+        rows.div_ceil(PANEL) * self.panel_len(cols)
+    }
+
+    /// Bytes of one packed panel.
+    fn panel_len(&self, cols: usize) -> usize {
+        let blocks = self.blocks(cols);
+        match self.row.product {
+            Product::Codes { unit, record, units, .. } => panel_bytes(unit, record, units, blocks),
+            Product::Float { .. } => 0,
+        }
+    }
+
+    fn blocks(&self, cols: usize) -> usize {
+        assert!(cols.is_multiple_of(self.format.elements), "{cols} columns are not whole blocks of {}", self.format.name);
+        cols / self.format.elements
+    }
+
+    /// Packs some panels of a matrix in the file's layout.
+    ///
+    /// # Panics
+    /// * if the format is a float format, or a length does not match
+    pub fn pack_panels(&self, bytes: &[u8], cols: usize, rows: usize, panels: Range<usize>, out: &mut [u8]) {
+        let Product::Codes { pack, .. } = self.row.product else {
+            panic!("{} is not packed", self.format.name);
+        };
+        let row_bytes = self.blocks(cols) * self.format.bytes;
+        assert!(bytes.len() >= rows * row_bytes, "{} bytes for {rows} rows of {row_bytes}", bytes.len());
+        assert!(panels.start <= panels.end && panels.end <= rows.div_ceil(PANEL), "panels outside the matrix");
+        assert!(out.len() == panels.len() * self.panel_len(cols), "output of {} bytes for {panels:?}", out.len());
+        // SAFETY: as in `dequantise`.
+        unsafe { pack(PackJob { bytes, row_bytes, rows, panels, out }) }
+    }
+
+    /// Matrix product over packed panels: `out[token][row] = Σ w[row][col] · x[token][col]`.
+    ///
+    /// # Panics
+    /// * if the format is a float format, or a length does not match
+    pub fn matmul_packed(&self, packed: &[u8], rows: usize, x: Activations<'_>, panels: Range<usize>, out: OutMut<'_>) {
+        let Product::Codes { matmul, .. } = self.row.product else {
+            panic!("{} has no packed product", self.format.name);
+        };
+        assert!(packed.len() >= self.packed_len(rows, x.cols()), "{} packed bytes for {rows} rows", packed.len());
+        assert!(panels.start <= panels.end && panels.end <= rows.div_ceil(PANEL), "panels outside the matrix");
+        // SAFETY: as in `dequantise`.
+        unsafe { matmul(PanelJob { packed, rows, x, panels, out }) }
+    }
+
+    /// Matrix product over rows of the file's layout; the same bits as over packed panels.
+    ///
+    /// # Panics
+    /// * if the format is a float format, or a length does not match
+    pub fn matmul_rows(&self, bytes: &[u8], rows: usize, x: Activations<'_>, range: Range<usize>, out: OutMut<'_>) {
+        let Product::Codes { matmul_rows, .. } = self.row.product else {
+            panic!("{} takes float activations", self.format.name);
+        };
+        let row_bytes = self.blocks(x.cols()) * self.format.bytes;
+        assert!(bytes.len() >= rows * row_bytes, "{} bytes for {rows} rows of {row_bytes}", bytes.len());
+        assert!(range.start <= range.end && range.end <= rows, "rows outside the matrix");
+        // SAFETY: as in `dequantise`.
+        unsafe { matmul_rows(RowJob { bytes, row_bytes, x, rows: range, out }) }
+    }
+
+    /// Matrix product of float weights with float activations (`tokens` rows of `cols`).
+    ///
+    /// # Panics
+    /// * if the format is not a float format, or a length does not match
+    pub fn matmul_float(&self, bytes: &[u8], cols: usize, rows: Range<usize>, x: &[f32], out: OutMut<'_>) {
+        let Product::Float { matmul } = self.row.product else {
+            panic!("{} takes quantised activations", self.format.name);
+        };
+        assert!(bytes.len() >= rows.end * cols * self.format.bytes, "{} bytes for {rows:?} of {cols}", bytes.len());
+        assert!(rows.start <= rows.end && cols > 0 && x.len().is_multiple_of(cols), "activations are not whole rows");
+        // SAFETY: as in `dequantise`.
+        unsafe { matmul(bytes, cols, rows, x, out) }
+    }
+}

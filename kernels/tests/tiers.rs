@@ -1,0 +1,180 @@
+//! Every tier that this CPU has equals the scalar tier to the bit, for every format of the registry: packed and plain
+//! products, odd numbers of rows, tokens and blocks, extreme codes, and outputs that start as NaN.
+
+use quantsmith_kernels::{ActGroup, Activations, Format, OutMut, PANEL, Registry, Supported, cpu};
+
+/// A small generator (xorshift) with a fixed seed, so that a failure repeats.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    fn below(&mut self, n: usize) -> usize {
+        (self.next() % n as u64) as usize
+    }
+}
+
+/// How a case fills blocks and activations.
+#[derive(Clone, Copy, Debug)]
+enum Fill {
+    Random,
+    AllOnes,
+    Zero,
+    High,
+}
+
+/// Rows of blocks whose floating-point fields are finite.
+fn weights(format: &Format, blocks: usize, fill: Fill, random: &mut Random) -> Vec<u8> {
+    let mut bytes: Vec<u8> = (0..blocks * format.bytes)
+        .map(|_| match fill {
+            Fill::Random => random.next() as u8,
+            Fill::AllOnes => 0xff,
+            Fill::Zero => 0,
+            Fill::High => 0x80,
+        })
+        .collect();
+    for block in bytes.chunks_exact_mut(format.bytes) {
+        for field in format.fields {
+            use quantsmith_kernels::FieldType as T;
+            for n in 0..field.count {
+                let at = field.offset + n * field.ty.bytes();
+                let value = ((random.below(2000) as f32) - 1000.0) / 700.0;
+                match field.ty {
+                    T::F16 => block[at..at + 2].copy_from_slice(&half::f16::from_f32(value).to_le_bytes()),
+                    T::Bf16 => block[at..at + 2].copy_from_slice(&half::bf16::from_f32(value).to_le_bytes()),
+                    T::F32 => block[at..at + 4].copy_from_slice(&value.to_le_bytes()),
+                    _ => {}
+                }
+            }
+        }
+    }
+    bytes
+}
+
+/// Quantised activations, made here so that only the products are under test.
+fn activations(cols: usize, tokens: usize, fill: Fill, random: &mut Random) -> (Vec<i8>, Vec<ActGroup>) {
+    let padded = Activations::padded(cols);
+    let codes: Vec<i8> = (0..tokens * padded)
+        .map(|_| match fill {
+            Fill::Random => (random.below(255) as i32 - 127) as i8,
+            Fill::AllOnes => 127,
+            Fill::Zero => 0,
+            Fill::High => -127,
+        })
+        .collect();
+    let groups = codes
+        .chunks_exact(32)
+        .map(|codes| {
+            let sum = |half: &[i8]| half.iter().map(|c| i16::from(*c)).sum::<i16>();
+            let (scale, sums) = ((random.below(1000) as f32) / 313.0, [sum(&codes[..16]), sum(&codes[16..])]);
+            ActGroup {
+                scale,
+                sums,
+                scaled_sum: scale * f32::from(sums[0] + sums[1]),
+                scaled_halves: sums.map(|s| scale * f32::from(s)),
+            }
+        })
+        .collect();
+    (codes, groups)
+}
+
+struct Case {
+    bytes: Vec<u8>,
+    codes: Vec<i8>,
+    groups: Vec<ActGroup>,
+    rows: usize,
+    cols: usize,
+    tokens: usize,
+}
+
+impl Case {
+    fn x(&self) -> Activations<'_> {
+        Activations::new(&self.codes, &self.groups, self.cols, self.tokens)
+    }
+
+    fn plain(&self, format: &'static Format, tier: Supported) -> Vec<u32> {
+        let mut out = vec![f32::NAN; self.rows * self.tokens];
+        let kernels = format.kernels(tier);
+        kernels.matmul_rows(&self.bytes, self.rows, self.x(), 0..self.rows, OutMut::new(&mut out, self.rows, self.tokens));
+        out.into_iter().map(f32::to_bits).collect()
+    }
+
+    fn packed(&self, format: &'static Format, tier: Supported) -> Vec<u32> {
+        let mut out = vec![f32::NAN; self.rows * self.tokens];
+        let kernels = format.kernels(tier);
+        let panels = self.rows.div_ceil(PANEL);
+        let mut packed = vec![0xa5; kernels.packed_len(self.rows, self.cols)];
+        kernels.pack_panels(&self.bytes, self.cols, self.rows, 0..panels, &mut packed);
+        kernels.matmul_packed(&packed, self.rows, self.x(), 0..panels, OutMut::new(&mut out, self.rows, self.tokens));
+        out.into_iter().map(f32::to_bits).collect()
+    }
+}
+
+/// The definition, in plain Rust and without the kernels' own code: sums in f64, and the sums of magnitudes.
+fn definition(case: &Case, format: &'static Format) -> Vec<(f64, f64)> {
+    let mut values = vec![0.0f32; case.rows * case.cols];
+    format.kernels(Supported::SCALAR).dequantise(&case.bytes, &mut values);
+    let mut out = Vec::new();
+    for t in 0..case.tokens {
+        let (codes, groups) = case.x().row(t);
+        for row in values.chunks_exact(case.cols) {
+            let term = |(c, w): (usize, &f32)| f64::from(*w) * f64::from(codes[c]) * f64::from(groups[c / 32].scale);
+            let terms = || row.iter().enumerate().map(term);
+            out.push((terms().sum(), terms().map(f64::abs).sum()));
+        }
+    }
+    out
+}
+
+fn cases(format: &'static Format) -> Vec<(String, Case)> {
+    let mut random = Random(0x9e37_79b9_7f4a_7c15 ^ u64::from(format.id));
+    let mut all = Vec::new();
+    for (rows, blocks, tokens) in [(1, 1, 1), (16, 2, 1), (17, 3, 2), (33, 5, 3), (15, 4, 33), (7, 1, 9), (32, 2, 17)] {
+        for fill in [Fill::Random, Fill::AllOnes, Fill::Zero, Fill::High] {
+            let cols = blocks * format.elements;
+            let bytes = weights(format, rows * blocks, fill, &mut random);
+            let (codes, groups) = activations(cols, tokens, fill, &mut random);
+            all.push((
+                format!("{} {rows}x{cols}, {tokens} tokens, {fill:?}", format.name),
+                Case { bytes, codes, groups, rows, cols, tokens },
+            ));
+        }
+    }
+    all
+}
+
+#[test]
+fn products_of_every_format_equal_scalar_to_the_bit_on_every_tier() {
+    let registry = Registry::builtin();
+    for format in registry.iter().filter(|f| !f.is_float()) {
+        for (name, case) in cases(format) {
+            let want = case.plain(format, Supported::SCALAR);
+            for tier in cpu::supported() {
+                assert_eq!(case.plain(format, tier), want, "{name}: plain on {tier:?}");
+                assert_eq!(case.packed(format, tier), want, "{name}: packed on {tier:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn products_are_what_the_dequantised_weights_give() {
+    let registry = Registry::builtin();
+    for format in registry.iter().filter(|f| !f.is_float()) {
+        for (name, case) in cases(format) {
+            let got = case.plain(format, Supported::SCALAR);
+            for (i, (got, (want, magnitude))) in got.iter().zip(definition(&case, format)).enumerate() {
+                let got = f64::from(f32::from_bits(*got));
+                // A few roundings for each of the at most 80 groups, each of at most half a unit in the last place
+                // of a sum that is no larger than the sum of magnitudes; a minimum can cancel the scaled codes.
+                let bound = 80.0 * 4.0 * magnitude * f64::from(f32::EPSILON) + 1e-3;
+                assert!((got - want).abs() <= bound, "{name}: value {i} is {got}, not {want}");
+            }
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! Tokens to tree: the grammar and nothing else.
+//!
+//! ```text
+//! NAME = ID, N weights in B bytes [, groups of G];
+//! field: type;            type = u8 | i8 | u16 | u32 | f16 | bf16 | f32 | [type; N]
+//! table NAME = [ … ];
+//! rule(parameter) = expression;    rule = expression;
+//! ```
+//! Expressions are Rust's, with Rust's precedence; `>>` binds looser than `*` and tighter than `&`.
+
+use crate::ast::{At, BinaryOp, Declaration, Expr, ExprKind, Field, FieldType, Rule, Table};
+use proc_macro2::Ident;
+use syn::parse::{Parse, ParseStream};
+use syn::spanned::Spanned;
+use syn::{Attribute, Error, LitInt, Result, Token, bracketed, parenthesized};
+
+mod word {
+    syn::custom_keyword!(weights);
+    syn::custom_keyword!(bytes);
+    syn::custom_keyword!(groups);
+    syn::custom_keyword!(of);
+    syn::custom_keyword!(table);
+}
+
+fn number<T>(input: ParseStream<'_>) -> Result<At<T>>
+where
+    T: std::str::FromStr,
+    T::Err: std::fmt::Display,
+{
+    let literal: LitInt = input.parse()?;
+    Ok(At { value: literal.base10_parse()?, span: literal.span() })
+}
+
+impl Parse for Declaration {
+    fn parse(input: ParseStream<'_>) -> Result<Self> {
+        let docs = input.call(Attribute::parse_outer)?;
+        let name: Ident = input.parse()?;
+        input.parse::<Token![=]>()?;
+        let id = number(input)?;
+        input.parse::<Token![,]>()?;
+        let elements = number(input)?;
+        input.parse::<word::weights>()?;
+        input.parse::<Token![in]>()?;
+        let bytes = number(input)?;
+        input.parse::<word::bytes>()?;
+        let mut group = None;
+        if input.parse::<Option<Token![,]>>()?.is_some() {
+            input.parse::<word::groups>()?;
+            input.parse::<word::of>()?;
+            group = Some(number(input)?);
+        }
+        input.parse::<Token![;]>()?;
+        let (mut fields, mut tables, mut rules) = (Vec::new(), Vec::new(), Vec::new());
+        while !input.is_empty() {
+            if input.peek(word::table) && input.peek2(syn::Ident) {
+                tables.push(table(input)?);
+            } else if input.peek2(Token![:]) {
+                fields.push(field(input)?);
+            } else {
+                rules.push(rule(input)?);
+            }
+            input.parse::<Token![;]>()?;
+        }
+        Ok(Declaration { docs, name, id, elements, bytes, group, fields, tables, rules })
+    }
+}
+
+fn table(input: ParseStream<'_>) -> Result<Table> {
+    input.parse::<word::table>()?;
+    let name = input.parse()?;
+    input.parse::<Token![=]>()?;
+    let list;
+    bracketed!(list in input);
+    let mut entries = Vec::new();
+    while !list.is_empty() {
+        let minus = list.parse::<Option<Token![-]>>()?.is_some();
+        let entry: At<i64> = number(&list)?;
+        entries.push(At { value: if minus { -entry.value } else { entry.value }, span: entry.span });
+        if !list.is_empty() {
+            list.parse::<Token![,]>()?;
+        }
+    }
+    Ok(Table { name, entries })
+}
+
+fn field(input: ParseStream<'_>) -> Result<Field> {
+    let name = input.parse()?;
+    input.parse::<Token![:]>()?;
+    if input.peek(syn::token::Bracket) {
+        let array;
+        bracketed!(array in input);
+        let ty = field_type(&array)?;
+        array.parse::<Token![;]>()?;
+        return Ok(Field { name, ty, count: Some(number(&array)?) });
+    }
+    Ok(Field { name, ty: field_type(input)?, count: None })
+}
+
+fn field_type(input: ParseStream<'_>) -> Result<FieldType> {
+    let word: Ident = input.parse()?;
+    let known = FieldType::ALL.iter().find(|(name, _)| word == name);
+    known.map(|(_, ty)| *ty).ok_or_else(|| {
+        let names: Vec<_> = FieldType::ALL.iter().map(|(name, _)| *name).collect();
+        Error::new(word.span(), format!("unknown field type `{word}`; accepted: {}", names.join(", ")))
+    })
+}
+
+fn rule(input: ParseStream<'_>) -> Result<Rule> {
+    let name = input.parse()?;
+    let mut parameter = None;
+    if input.peek(syn::token::Paren) {
+        let inner;
+        parenthesized!(inner in input);
+        parameter = Some(inner.parse()?);
+    }
+    input.parse::<Token![=]>()?;
+    let body = expr(&input.parse::<syn::Expr>()?)?;
+    Ok(Rule { name, parameter, body })
+}
+
+/// Turns Rust's expression into ours, or says which kind is not accepted.
+fn expr(e: &syn::Expr) -> Result<Expr> {
+    let kind = match e {
+        syn::Expr::Lit(lit) => match &lit.lit {
+            syn::Lit::Int(int) => ExprKind::Int(int.base10_parse()?),
+            syn::Lit::Float(float) => ExprKind::Float(float.base10_parse()?),
+            other => return Err(Error::new(other.span(), "only numbers are accepted here")),
+        },
+        syn::Expr::Path(path) => match path.path.get_ident() {
+            Some(name) => ExprKind::Name(name.to_string()),
+            None => return Err(Error::new(e.span(), "only plain names are accepted here")),
+        },
+        syn::Expr::Paren(inner) => return expr(&inner.expr),
+        syn::Expr::Group(inner) => return expr(&inner.expr),
+        syn::Expr::Unary(unary) => match unary.op {
+            syn::UnOp::Neg(_) => ExprKind::Negate(Box::new(expr(&unary.expr)?)),
+            other => return Err(Error::new(other.span(), "only `-` is accepted before a value")),
+        },
+        syn::Expr::Index(index) => match expr(&index.expr)?.kind {
+            ExprKind::Name(name) => ExprKind::Index(name, Box::new(expr(&index.index)?)),
+            _ => return Err(Error::new(index.expr.span(), "only a field or a table can be indexed")),
+        },
+        syn::Expr::Binary(binary) => {
+            let op = operator(&binary.op)?;
+            ExprKind::Binary(op, Box::new(expr(&binary.left)?), Box::new(expr(&binary.right)?))
+        }
+        syn::Expr::If(branch) => {
+            let Some((_, otherwise)) = &branch.else_branch else {
+                return Err(Error::new(e.span(), "an `if` needs its `else`"));
+            };
+            ExprKind::If(
+                Box::new(expr(&branch.cond)?),
+                Box::new(block(&branch.then_branch)?),
+                Box::new(expr(otherwise)?),
+            )
+        }
+        syn::Expr::Block(inner) => return block(&inner.block),
+        other => {
+            return Err(Error::new(
+                other.span(),
+                "not an expression of a format: accepted are numbers, names, `field[index]`, \
+                 + - * / % & | ^ << >>, comparisons and `if … { … } else { … }`",
+            ));
+        }
+    };
+    Ok(Expr { kind, span: e.span() })
+}
+
+fn block(block: &syn::Block) -> Result<Expr> {
+    match block.stmts.as_slice() {
+        [syn::Stmt::Expr(e, None)] => expr(e),
+        _ => Err(Error::new(block.span(), "a branch is a single expression")),
+    }
+}
+
+fn operator(op: &syn::BinOp) -> Result<BinaryOp> {
+    Ok(match op {
+        syn::BinOp::Add(_) => BinaryOp::Add,
+        syn::BinOp::Sub(_) => BinaryOp::Sub,
+        syn::BinOp::Mul(_) => BinaryOp::Mul,
+        syn::BinOp::Div(_) => BinaryOp::Div,
+        syn::BinOp::Rem(_) => BinaryOp::Rem,
+        syn::BinOp::BitAnd(_) => BinaryOp::And,
+        syn::BinOp::BitOr(_) => BinaryOp::Or,
+        syn::BinOp::BitXor(_) => BinaryOp::Xor,
+        syn::BinOp::Shl(_) => BinaryOp::Shl,
+        syn::BinOp::Shr(_) => BinaryOp::Shr,
+        syn::BinOp::Lt(_) => BinaryOp::Lt,
+        syn::BinOp::Le(_) => BinaryOp::Le,
+        syn::BinOp::Gt(_) => BinaryOp::Gt,
+        syn::BinOp::Ge(_) => BinaryOp::Ge,
+        syn::BinOp::Eq(_) => BinaryOp::Eq,
+        syn::BinOp::Ne(_) => BinaryOp::Ne,
+        other => return Err(Error::new(other.span(), "not an operator of a format")),
+    })
+}
