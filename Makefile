@@ -78,7 +78,7 @@ expand:
 	    in_tier && $$0 == end_tier { in_tier = 0; tier = "-" }
 	    $$0 == end_format { if (tier == "") found = 1; exit }
 	    END { if (!found) { print "nothing was generated for " format " " tier > "/dev/stderr"; exit 1 } }
-	' target/expanded.rs
+	' target/expanded.rs | rustfmt --edition 2024
 
 ## Test
 
@@ -101,37 +101,50 @@ doc:
 test-native: models
 	cargo test --workspace --profile $(PROFILE)
 
-# The same model and prompt must give the same bits on every CPU. In shell:
-# `fingerprint COMMAND...` prints the fingerprint that a command makes, and
-# `same_as_here NAME COMMAND...` fails where it is not this machine's.
-define FINGERPRINT
+# Shell functions of the emulated tests.
+#   emulated COMMAND...          runs it within the time limit
+#   kernel_tests ARGUMENT...     builds the kernels' tests and prints the binaries, without
+#                                examples and without `ui`, which runs only the compiler
+#   run_tests NAME EMULATOR...   runs $$tests as cargo would
+#   same_as_here NAME COMMAND... compares fingerprints: the same model and prompt must give
+#                                the same bits on every CPU
+define EMULATION
 emulated() { timeout -k 5 "$$QEMU_TIMEOUT" "$$@"; }
+kernel_tests() {
+    cargo test -q --profile $(PROFILE) "$$@" --no-run --message-format=json |
+        sed -n '/"kind":\["example"\]/d; s/.*#quantsmith-kernels@.*"executable":"\([^"]*\)".*/\1/p' | grep -v '/ui-[^/]*$$'
+}
+run_tests() {
+    local name=$$1 test
+    shift
+    for test in $$tests; do
+        echo "== $${test##*/} on $$name"
+        (cd kernels && CARGO_MANIFEST_DIR=$$PWD emulated "$$@" "$$test")
+    done
+}
 fingerprint() { "$$@" fingerprint -m $(SMOLLM2) -p "$(PROMPT)" | grep -oE '[0-9a-f]{64}'; }
 here=$$(fingerprint $(BINARY))
 same_as_here() {
-    there=$$(fingerprint "$${@:2}")
-    echo "fingerprint: $$there $$1"
+    local name=$$1 there
+    shift
+    there=$$(fingerprint emulated "$$@")
+    echo "fingerprint: $$there $$name"
     [ "$$there" = "$$here" ] || { echo "differs from this CPU's: $$here" >&2; exit 1; }
 }
 endef
 
-# The test binaries that `test-native` built, run once more on older CPUs: taken
-# from there, since building the package alone unites features in another way
-# and so compiles everything again. Then the binary that users get.
+# The binary that users get, and the tests that `test-native` built: all
+# packages are named, since for one alone cargo would unite features in another
+# way and so compile everything again.
 .PHONY: test-x86-emulated
 test-x86-emulated: models build
 	@command -v qemu-x86_64 >/dev/null || { echo 'qemu-x86_64 is missing: run tests/setup-emulators.sh as root' >&2; exit 1; }
-	$(FINGERPRINT)
-	tests=$$(cargo test -q --workspace --profile $(PROFILE) --no-run --message-format=json |
-	    sed -n 's/.*#quantsmith-kernels@.*"executable":"\([^"]*\)".*/\1/p')
-	[ -n "$$tests" ] || { echo 'no test binary of the kernels found' >&2; exit 1; }
+	$(EMULATION)
+	tests=$$(kernel_tests --workspace)
 	for cpu in $(X86_CPUS); do
 	    name=$${cpu%%,*}
-	    for test in $$tests; do
-	        echo "== $${test##*/} on $$name"
-	        (cd kernels && CARGO_MANIFEST_DIR=$$PWD emulated qemu-x86_64 -cpu "$$cpu" "$$test")
-	    done
-	    same_as_here "$$name" emulated qemu-x86_64 -cpu "$$cpu" $(BINARY)
+	    run_tests "$$name" qemu-x86_64 -cpu "$$cpu"
+	    same_as_here "$$name" qemu-x86_64 -cpu "$$cpu" $(BINARY)
 	    answer=$$(emulated qemu-x86_64 -cpu "$$cpu" $(BINARY) run -m $(SMOLLM2) -p "$(PROMPT)" -n 4 --temp 0 -no-cnv </dev/null)
 	    echo "$$name answers: $$answer"
 	    [ -n "$$answer" ] || { echo 'no answer' >&2; exit 1; }
@@ -140,15 +153,13 @@ test-x86-emulated: models build
 .PHONY: test-aarch64
 test-aarch64: models build
 	@command -v qemu-aarch64 >/dev/null || { echo 'qemu-aarch64 is missing: run tests/setup-emulators.sh as root' >&2; exit 1; }
-	$(FINGERPRINT)
+	$(EMULATION)
 	. tests/aarch64-env.sh
-	for cpu in $(ARM_CPUS); do
-	    echo "== kernels on $$cpu"
-	    QEMU_CPU=$$cpu cargo test -p quantsmith-kernels --profile $(PROFILE) --tests
-	done
+	tests=$$(kernel_tests -p quantsmith-kernels)
 	cargo build --release -p quantsmith-cli
 	for cpu in $(ARM_CPUS); do
-	    same_as_here "$$cpu" emulated qemu-aarch64 -cpu "$$cpu" "$$CARGO_TARGET_DIR/$$CARGO_BUILD_TARGET/release/quantsmith"
+	    run_tests "$$cpu" qemu-aarch64 -cpu "$$cpu"
+	    same_as_here "$$cpu" qemu-aarch64 -cpu "$$cpu" "$$CARGO_TARGET_DIR/$$CARGO_BUILD_TARGET/release/quantsmith"
 	done
 
 .PHONY: clear-tiers

@@ -17,6 +17,8 @@ mod names;
 mod parse;
 mod plan;
 mod symbol;
+#[cfg(test)]
+mod tests;
 mod tiered;
 
 use proc_macro::TokenStream;

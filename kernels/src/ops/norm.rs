@@ -22,7 +22,7 @@ mod tiers {
         apply(out, weight, factor);
     }
 
-    /// [`rms_norm`](fn@rms_norm) of each run of `len` values of `x`, in place, each with the same weight: the norm
+    /// `rms_norm` of each run of `len` values of `x`, in place, each with the same weight: the norm
     /// of queries and keys per head.
     ///
     /// # Panics

@@ -18,7 +18,7 @@ mod tiers {
     ///
     /// # Panics
     /// * if `codes` is not `Activations::padded(x.len())` long, or `groups` not one per 32 codes
-    pub fn quantise(x: &[f32], codes: &mut [i8], groups: &mut [crate::act::ActGroup]) {
+    pub fn quantise(x: &[f32], codes: &mut [i8], groups: &mut [ActGroup]) {
         assert_eq!(codes.len(), Activations::padded(x.len()), "codes for another number of activations");
         assert_eq!(groups.len(), codes.len() / GROUP, "groups for another number of activations");
         let (full, rest) = x.as_chunks::<GROUP>();

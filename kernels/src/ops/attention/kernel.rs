@@ -13,9 +13,10 @@ pub use tiers::*;
 
 #[tiered]
 mod tiers {
-    use crate::ops::attention::Queries;
+    use crate::OutMut;
     use crate::ops::attention::layout::{CHUNK, LANES, ROWS, TILE, Tiles, WIDTH, runs_at_once};
     use crate::ops::attention::room::{Room, Tile};
+    use crate::ops::attention::{AttendJob, KvLayout, MergeJob, PartJob, Queries};
     use core::ops::Range;
     use isa::{math, wide};
 
@@ -32,7 +33,7 @@ mod tiers {
     ///
     /// # Panics
     /// * if the key is not `k_dim` long, or the cache holds no chunk
-    pub fn store_k(layout: crate::ops::attention::KvLayout, k: &[f32], position: usize, cache: &mut [u16]) {
+    pub fn store_k(layout: KvLayout, k: &[f32], position: usize, cache: &mut [u16]) {
         assert_eq!(k.len(), layout.k_dim(), "a key of another length");
         let place = layout.k_place(cache.len(), position);
         let cells = cache[place..].iter_mut().step_by(CHUNK);
@@ -50,7 +51,7 @@ mod tiers {
     ///
     /// # Panics
     /// * if the value is not `v_dim` long, or the cache holds no chunk
-    pub fn store_v(layout: crate::ops::attention::KvLayout, v: &[f32], position: usize, cache: &mut [u16]) {
+    pub fn store_v(layout: KvLayout, v: &[f32], position: usize, cache: &mut [u16]) {
         assert_eq!(v.len(), layout.v_dim(), "a value of another length");
         for (i, v) in v.chunks(LANES).enumerate() {
             let place = layout.v_place(cache.len(), position, i);
@@ -64,7 +65,7 @@ mod tiers {
     ///
     /// # Panics
     /// * if `k` is not `k_dim` long, or the cache holds no chunk
-    pub fn load_k(layout: crate::ops::attention::KvLayout, cache: &[u16], position: usize, k: &mut [f32]) {
+    pub fn load_k(layout: KvLayout, cache: &[u16], position: usize, k: &mut [f32]) {
         assert_eq!(k.len(), layout.k_dim(), "a key of another length");
         let mut cells = cache[layout.k_place(cache.len(), position)..].iter().step_by(CHUNK);
         for k in k.chunks_mut(16) {
@@ -80,7 +81,7 @@ mod tiers {
     ///
     /// # Panics
     /// * if `v` is not `v_dim` long, or the cache holds no chunk
-    pub fn load_v(layout: crate::ops::attention::KvLayout, cache: &[u16], position: usize, v: &mut [f32]) {
+    pub fn load_v(layout: KvLayout, cache: &[u16], position: usize, v: &mut [f32]) {
         assert_eq!(v.len(), layout.v_dim(), "a value of another length");
         for (i, v) in v.chunks_mut(LANES).enumerate() {
             if let Some(cells) = cache[layout.v_place(cache.len(), position, i)..].first_chunk() {
@@ -93,7 +94,7 @@ mod tiers {
     ///
     /// # Panics
     /// * if a slice is too short for what the job says, or a token sees more positions than the cache holds
-    pub fn attend(job: crate::ops::attention::AttendJob<'_>) {
+    pub fn attend(job: AttendJob<'_>) {
         let queries = &job.queries;
         queries.check();
         let heads = queries.heads;
@@ -114,7 +115,7 @@ mod tiers {
     ///
     /// # Panics
     /// * as `attend`; and if the token does not see a position of each of the chunks
-    pub fn attend_part(job: crate::ops::attention::PartJob<'_>) {
+    pub fn attend_part(job: PartJob<'_>) {
         let queries = &job.queries;
         queries.check();
         let mut room = Room::new(queries.layout, job.scratch);
@@ -144,7 +145,7 @@ mod tiers {
     ///
     /// # Panics
     /// * if there is not one part for each chunk that the token sees, or a slice is too short
-    pub fn merge_parts(job: crate::ops::attention::MergeJob<'_>) {
+    pub fn merge_parts(job: MergeJob<'_>) {
         let queries = &job.queries;
         queries.check();
         let mut out = job.out;
@@ -224,7 +225,7 @@ mod tiers {
         queries: &Queries<'_>,
         block: &Range<usize>,
         room: &mut Room<'_>,
-        out: &mut crate::OutMut<'_>,
+        out: &mut OutMut<'_>,
         out_at: usize,
     ) {
         let v_dim = queries.layout.v_dim();
@@ -276,8 +277,9 @@ mod tiers {
         // Scores of whole runs of sixteen positions. What lies outside a row's range is masked before it is used.
         let columns = low / LANES..high.div_ceil(LANES);
         let q: [&[f32]; R] = core::array::from_fn(|i| queries.query(row + i));
-        let scores = tile.scores.as_flattened_mut();
-        multiply::<R, P, E, false>(q, k, WIDTH, columns, scores, CHUNK, load);
+        let scores = tile.scores[..R].as_flattened_mut();
+        scores.fill(0.0);
+        multiply::<R, P, E>(q, k, WIDTH, columns, scores, CHUNK, load);
 
         for (i, range) in ranges.iter().enumerate() {
             if !range.is_empty() {
@@ -300,19 +302,19 @@ mod tiers {
                 if !before.is_empty() {
                     let strip = &strip[before.start * width..before.end * width];
                     let (e, o) = (&tile.scores[i][before], &mut o[i * v_padded..]);
-                    multiply::<1, { RUNS[1] }, E, true>([e], strip, width, 0..width, o, v_padded, load);
+                    multiply::<1, { RUNS[1] }, E>([e], strip, width, 0..width, o, v_padded, load);
                 }
             }
             if !joint.is_empty() {
                 let strip = &strip[joint.start * width..joint.end * width];
-                multiply::<R, P, E, true>(weights, strip, width, 0..width, o, v_padded, load);
+                multiply::<R, P, E>(weights, strip, width, 0..width, o, v_padded, load);
             }
             for (i, range) in ranges.iter().enumerate() {
                 let after = range.start.max(joint.end)..range.end;
                 if !after.is_empty() {
                     let strip = &strip[after.start * width..after.end * width];
                     let (e, o) = (&tile.scores[i][after], &mut o[i * v_padded..]);
-                    multiply::<1, { RUNS[1] }, E, true>([e], strip, width, 0..width, o, v_padded, load);
+                    multiply::<1, { RUNS[1] }, E>([e], strip, width, 0..width, o, v_padded, load);
                 }
             }
         }
@@ -352,8 +354,8 @@ mod tiers {
     }
 
     /// Products of the rows `a` with a strip, a matrix whose rows are `width` runs of sixteen columns: for the given
-    /// runs, `c[r] (+)= sum of a[r][i] * strip[i]`, i in order. Row r of `c` starts at `r * stride`.
-    fn multiply<const R: usize, const P: usize, E, const ADD: bool>(
+    /// runs, `c[r] += sum of a[r][i] * strip[i]`, i in order. Row r of `c` starts at `r * stride`.
+    fn multiply<const R: usize, const P: usize, E>(
         a: [&[f32]; R],
         strip: &[E],
         width: usize,
@@ -364,17 +366,17 @@ mod tiers {
     ) {
         let mut at = runs.start;
         while at + P <= runs.end {
-            multiply_runs::<R, P, E, ADD>(a, strip, width, at, c, stride, load);
+            multiply_runs::<R, P, E>(a, strip, width, at, c, stride, load);
             at += P;
         }
         while at < runs.end {
-            multiply_runs::<R, 1, E, ADD>(a, strip, width, at, c, stride, load);
+            multiply_runs::<R, 1, E>(a, strip, width, at, c, stride, load);
             at += 1;
         }
     }
 
     /// `multiply` for `P` runs from `at` on, with all sums in registers.
-    fn multiply_runs<const R: usize, const P: usize, E, const ADD: bool>(
+    fn multiply_runs<const R: usize, const P: usize, E>(
         a: [&[f32]; R],
         strip: &[E],
         width: usize,
@@ -386,12 +388,10 @@ mod tiers {
         let len = strip.len() / width;
         let a = a.map(|a| &a[..len]);
         let mut acc = [[wide::splat(0.0); P]; R];
-        if ADD {
-            for (r, acc) in acc.iter_mut().enumerate() {
-                let (c, _) = c[r * stride + at * LANES..][..P * LANES].as_chunks();
-                for (acc, c) in acc.iter_mut().zip(c) {
-                    *acc = wide::load(c);
-                }
+        for (r, acc) in acc.iter_mut().enumerate() {
+            let (c, _) = c[r * stride + at * LANES..][..P * LANES].as_chunks();
+            for (acc, c) in acc.iter_mut().zip(c) {
+                *acc = wide::load(c);
             }
         }
         for (i, row) in strip.chunks_exact(width).enumerate() {

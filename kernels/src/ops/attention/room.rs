@@ -128,7 +128,7 @@ impl Queries<'_> {
     /// * if a row sees more positions than the cache holds
     pub(super) fn chunks(&self, block: &Range<usize>) -> Range<usize> {
         let capacity = self.k.len() / self.layout.k_chunk() * CHUNK;
-        let mut chunks = usize::MAX..0;
+        let (mut low, mut high) = (usize::MAX, 0);
         for token in block.start / self.heads..block.end.div_ceil(self.heads) {
             let Visible { first, end } = self.visible[token];
             if first < end {
@@ -137,9 +137,9 @@ impl Queries<'_> {
                     "{} visible positions in a cache of {capacity}",
                     end - first
                 );
-                chunks = chunks.start.min(first / CHUNK)..chunks.end.max(end.div_ceil(CHUNK));
+                (low, high) = (low.min(first / CHUNK), high.max(end.div_ceil(CHUNK)));
             }
         }
-        if chunks.start < chunks.end { chunks } else { 0..0 }
+        if low < high { low..high } else { 0..0 }
     }
 }

@@ -24,7 +24,7 @@ const CASES: [Case; 7] = [
     PLAIN,
     Case { k_dim: 16, v_dim: 16, heads: 1, ..PLAIN },
     Case { k_dim: 80, v_dim: 80, heads: 4, window: Some(40), ..PLAIN },
-    Case { k_dim: 2, v_dim: 6, heads: 7, softcap: Some(5.0), ..PLAIN },
+    Case { k_dim: 2, v_dim: 6, heads: 7, softcap: Some(0.4), ..PLAIN },
     Case { k_dim: 34, v_dim: 128, heads: 5, window: Some(70), sinks: true, ..PLAIN },
     Case { k_dim: 24, v_dim: 18, heads: 2, slopes: true, ..PLAIN },
     Case { k_dim: 66, v_dim: 130, heads: 13, window: Some(1), softcap: Some(2.0), sinks: true, slopes: true },
@@ -90,7 +90,7 @@ impl Context {
             q_at: AT,
             heads: self.case.heads,
             visible,
-            scale: 0.4,
+            scale: 0.1,
             softcap: self.case.softcap,
             sinks: self.case.sinks.then_some(&*self.sinks),
             slopes: self.case.slopes.then_some(&*self.slopes),
@@ -133,7 +133,7 @@ impl Context {
         let scores: Vec<f64> = (first..end)
             .map(|p| {
                 let dot: f64 = self.keys[p].iter().zip(q).map(|(&k, &q)| held(k) * f64::from(q)).sum();
-                let s = dot * f64::from(0.4f32);
+                let s = dot * f64::from(0.1f32);
                 let s = self.case.softcap.map_or(s, |cap| f64::from(cap) * (s / f64::from(cap)).tanh());
                 let slope = if self.case.slopes { f64::from(self.slopes[head]) } else { 0.0 };
                 s + slope * (p as f64 - position as f64)

@@ -1,6 +1,9 @@
 //! Every operation on every tier that this CPU has: the bits of the scalar tier, over odd lengths and extreme values;
 //! and the mathematics against f64.
 
+mod fingerprint;
+mod products;
+
 use super::*;
 use crate::act::{ActGroup, Activations};
 use crate::cpu::{Supported, supported};
@@ -160,8 +163,14 @@ fn norms_softmax_and_rope_equal_scalar() {
     check_in_place(
         norm::Set::new,
         &[
-            ("rms_norm", |s, x, y| s.rms_norm(&x.to_vec(), Some(y), 1e-5, x)),
-            ("rms_norm without weight", |s, x, _| s.rms_norm(&x.to_vec(), None, 0.0, x)),
+            ("rms_norm", |s, x, y| {
+                let from = x.to_vec();
+                s.rms_norm(&from, Some(y), 1e-5, x);
+            }),
+            ("rms_norm without weight", |s, x, _| {
+                let from = x.to_vec();
+                s.rms_norm(&from, None, 0.0, x);
+            }),
             ("rms_norm_in_place", |s, x, y| {
                 let len = if x.len() % 5 == 0 { x.len() / 5 } else { x.len() };
                 if len > 0 {
@@ -169,9 +178,18 @@ fn norms_softmax_and_rope_equal_scalar() {
                 }
             }),
             ("l2_norm_in_place", |s, x, _| s.l2_norm_in_place(x, x.len().max(1), 1e-6)),
-            ("layer_norm", |s, x, y| s.layer_norm(&x.to_vec(), Some(y), Some(&x.to_vec()), 1e-5, x)),
-            ("layer_norm without bias", |s, x, y| s.layer_norm(&x.to_vec(), Some(y), None, 1e-5, x)),
-            ("layer_norm without both", |s, x, _| s.layer_norm(&x.to_vec(), None, None, 1e-5, x)),
+            ("layer_norm", |s, x, y| {
+                let from = x.to_vec();
+                s.layer_norm(&from, Some(y), Some(&from), 1e-5, x);
+            }),
+            ("layer_norm without bias", |s, x, y| {
+                let from = x.to_vec();
+                s.layer_norm(&from, Some(y), None, 1e-5, x);
+            }),
+            ("layer_norm without both", |s, x, _| {
+                let from = x.to_vec();
+                s.layer_norm(&from, None, None, 1e-5, x);
+            }),
         ],
     );
     check_in_place(softmax::Set::new, &[("softmax", |s, x, _| s.softmax(x))]);

@@ -1,0 +1,235 @@
+//! Generation: draw a token, show it, evaluate it, until something ends it.
+
+use std::time::{Duration, Instant};
+
+use quantsmith::text::{Sampler, Tokenizer};
+use quantsmith::{Model, Session, Want};
+
+use crate::args::SamplingArgs;
+use crate::failure::Failure;
+use crate::output::note;
+
+/// How many tokens to generate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Limit {
+    /// Until the model ends its text, or the context is full.
+    Open,
+    /// Until the context is full, whatever the model says.
+    Context,
+    /// So many at most.
+    Tokens(usize),
+}
+
+impl From<i32> for Limit {
+    /// Reads llama.cpp's `-n`: -1 is open, -2 fills the context.
+    fn from(n: i32) -> Self {
+        match n {
+            -2 => Self::Context,
+            n => usize::try_from(n).map_or(Self::Open, Self::Tokens),
+        }
+    }
+}
+
+/// What ended a generation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// The model ended its text.
+    Text,
+    /// As many tokens as were asked for are there.
+    Limit,
+    /// The context has no room for another token.
+    ContextFull,
+}
+
+/// How long the two phases took.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Timings {
+    /// Tokens of the prompt that were evaluated.
+    pub(crate) prompt_tokens: usize,
+    /// How long that took.
+    pub(crate) prompt: Duration,
+    /// Generated tokens that were evaluated: all but the last one.
+    pub(crate) runs: usize,
+    /// How long generation took, drawing and showing included.
+    pub(crate) generation: Duration,
+}
+
+impl Timings {
+    /// Prompt tokens per second, 0 when there were none.
+    pub(crate) fn prompt_per_second(&self) -> f64 {
+        per_second(self.prompt_tokens, self.prompt)
+    }
+
+    /// Generated tokens per second, 0 when none was evaluated.
+    pub(crate) fn predicted_per_second(&self) -> f64 {
+        per_second(self.runs, self.generation)
+    }
+
+    /// Says how fast it was, in the lines that llama.cpp prints.
+    pub(crate) fn report(&self, load_ms: f64) {
+        let prompt = self.prompt.as_secs_f64() * 1e3;
+        let generation = self.generation.as_secs_f64() * 1e3;
+        note(&format!("       load time = {load_ms:>10.2} ms"));
+        note(&phase("prompt eval", prompt, self.prompt_tokens, "tokens"));
+        note(&phase("       eval", generation, self.runs, "runs  "));
+        let (total, tokens) = (load_ms + prompt + generation, self.prompt_tokens + self.runs);
+        note(&format!("      total time = {total:>10.2} ms / {tokens:>5} tokens"));
+    }
+}
+
+fn per_second(n: usize, time: Duration) -> f64 {
+    if n == 0 || time.is_zero() { 0.0 } else { n as f64 / time.as_secs_f64() }
+}
+
+fn phase(name: &str, ms: f64, n: usize, unit: &str) -> String {
+    let (per_token, rate) =
+        if n == 0 || ms == 0.0 { (0.0, 0.0) } else { (ms / n as f64, n as f64 * 1e3 / ms) };
+    format!(
+        "{name} time = {ms:>10.2} ms / {n:>5} {unit} ({per_token:>8.2} ms per token, {rate:>8.2} tokens per second)"
+    )
+}
+
+/// Draws tokens for one model as the flags say.
+pub(crate) struct Generator<'m> {
+    tokenizer: &'m Tokenizer,
+    sampler: Sampler,
+    /// Logits with those of the banned tokens lowered.
+    logits: Vec<f32>,
+    /// Tokens that must never be drawn.
+    banned: Vec<u32>,
+    context: usize,
+    /// The seed in use, unless nothing is left to chance.
+    seed: Option<u64>,
+}
+
+impl<'m> Generator<'m> {
+    /// Prepares drawing for a model.
+    pub(crate) fn new(model: &'m Model, args: &SamplingArgs) -> Result<Self, Failure> {
+        let tokenizer = model.tokenizer();
+        let vocab = model.vocab_size();
+        let seed = args.seed().unwrap_or_else(random_seed);
+        let params = args.params(model.context())?;
+        let sampler = Sampler::new(&params, vocab, seed)?;
+        let ids = (0..).take(vocab.min(tokenizer.vocab_size()));
+        let banned = if args.ignore_eos {
+            ids.filter(|id| tokenizer.is_end_of_generation(*id)).collect()
+        } else {
+            Vec::new()
+        };
+        Ok(Self {
+            tokenizer,
+            sampler,
+            logits: Vec::new(),
+            banned,
+            context: model.context(),
+            seed: (params.temperature > 0.0).then_some(seed),
+        })
+    }
+
+    /// The seed in use, for those who want the same text again; none when nothing is left to chance.
+    pub(crate) fn seed(&self) -> Option<u64> {
+        self.seed
+    }
+
+    /// Evaluates tokens that nobody drew, and lets the penalties see them.
+    pub(crate) fn prompt(
+        &mut self,
+        session: &mut Session,
+        tokens: &[u32],
+        timings: &mut Timings,
+    ) -> Result<(), Failure> {
+        for &id in tokens {
+            self.sampler.accept(id);
+        }
+        let start = Instant::now();
+        session.eval(tokens, Want::Last, &mut |_, _| {})?;
+        timings.prompt_tokens += tokens.len();
+        timings.prompt += start.elapsed();
+        Ok(())
+    }
+
+    /// Generates after a prompt that has been evaluated; `show` gets each token as it comes.
+    pub(crate) fn generate(
+        &mut self,
+        session: &mut Session,
+        limit: Limit,
+        timings: &mut Timings,
+        show: &mut dyn FnMut(u32) -> Result<(), Failure>,
+    ) -> Result<End, Failure> {
+        if limit == Limit::Tokens(0) {
+            return Ok(End::Limit);
+        }
+        let start = Instant::now();
+        let mut made = 0;
+        let end = loop {
+            let id = self.draw(session.logits());
+            made += 1;
+            show(id)?;
+            if self.tokenizer.is_end_of_generation(id) && limit != Limit::Context {
+                break End::Text;
+            }
+            if limit == Limit::Tokens(made) {
+                break End::Limit;
+            }
+            if session.position() >= self.context {
+                break End::ContextFull;
+            }
+            session.eval(&[id], Want::Last, &mut |_, _| {})?;
+        };
+        timings.runs += made - 1;
+        timings.generation += start.elapsed();
+        Ok(end)
+    }
+
+    fn draw(&mut self, logits: &[f32]) -> u32 {
+        let id = if self.banned.is_empty() {
+            self.sampler.sample(logits)
+        } else {
+            self.logits.clear();
+            self.logits.extend_from_slice(logits);
+            for &id in &self.banned {
+                self.logits[id as usize] = f32::NEG_INFINITY;
+            }
+            self.sampler.sample(&self.logits)
+        };
+        self.sampler.accept(id);
+        id
+    }
+}
+
+/// A seed that nobody chose: from the keys that the standard library draws from the system for its hash maps.
+fn random_seed() -> u64 {
+    use std::hash::{BuildHasher, RandomState};
+    // As many bits as llama.cpp's seeds have, so that it is easily typed.
+    RandomState::new().hash_one(std::process::id()) & u64::from(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_are_read_as_llama_cpp_reads_them() {
+        assert_eq!(Limit::from(-1), Limit::Open);
+        assert_eq!(Limit::from(-2), Limit::Context);
+        assert_eq!(Limit::from(0), Limit::Tokens(0));
+        assert_eq!(Limit::from(5), Limit::Tokens(5));
+    }
+
+    #[test]
+    fn speeds_have_the_familiar_shape() {
+        assert_eq!(
+            phase("prompt eval", 12.5, 5, "tokens"),
+            "prompt eval time =      12.50 ms /     5 tokens (    2.50 ms per token,   400.00 tokens per second)"
+        );
+        assert!(phase("       eval", 0.0, 0, "runs  ").contains("0.00 tokens per second"));
+    }
+
+    #[test]
+    fn no_tokens_give_no_speed() {
+        let none = Timings::default();
+        assert_eq!((none.prompt_per_second(), none.predicted_per_second()), (0.0, 0.0));
+        let some = Timings { runs: 10, generation: Duration::from_secs(2), ..none };
+        assert_eq!(some.predicted_per_second(), 5.0);
+    }
+}

@@ -1,0 +1,144 @@
+//! Operations on whole rows, and those that can be done to any columns of a row.
+
+use super::Pass;
+use crate::graph::op::Op;
+use crate::graph::plan::Slot;
+use crate::model::arch::{Activation, NormKind, RopeStyle};
+use crate::weights::{VectorId, WeightId};
+use std::ops::Range;
+
+impl Pass<'_> {
+    /// Runs operations on one row, which no other thread works on in this step.
+    pub(super) fn run_row(&self, ops: &[Op<Slot>], row: usize, thread: usize) {
+        for op in ops {
+            self.row(op, row, thread);
+        }
+    }
+
+    fn row(&self, op: &Op<Slot>, row: usize, thread: usize) {
+        match *op {
+            Op::Embed { table, scale, out } => self.embed(table, scale, out, row, thread),
+            Op::Rotation { kind, out } => {
+                // SAFETY: 2, 3: this thread's row.
+                let out = unsafe { self.floats_mut(out, thread, row, 0..out.cols) };
+                let (cos, sin) = out.split_at_mut(out.len() / 2);
+                self.engine.tables[kind].row(self.position + row, cos, sin);
+            }
+            Op::Select { x, out } => {
+                // SAFETY: 1: made in an earlier step.
+                let x = unsafe { self.floats(x, thread, self.outputs.start + row, 0..x.cols) };
+                // SAFETY: 2, 3: this thread's row.
+                unsafe { self.floats_mut(out, thread, row, 0..out.cols) }.copy_from_slice(x);
+            }
+            Op::Norm { x, weight, bias, out } => self.norm(x, weight, bias, out, row, thread),
+            Op::HeadNorm { x, width, weight } => {
+                // SAFETY: 2, 3: this thread's row.
+                let x = unsafe { self.floats_mut(x, thread, row, 0..x.cols) };
+                let (weight, epsilon) = (self.engine.weights.vector(weight), self.engine.params.epsilon);
+                self.engine.operations.norm.rms_norm_in_place(x, width, Some(weight), epsilon);
+            }
+            // SAFETY: 1, 2, 3: `x` was made before, and `out` is this thread's row.
+            Op::Quantise { x, out } => unsafe { self.quantise(x, out, thread, row, 0..x.cols) },
+            Op::Rope { x, rotation, head, style } => {
+                // SAFETY: 1, 3: made before, by an earlier step or by this thread.
+                let rotation = unsafe { self.floats(rotation, thread, row, 0..rotation.cols) };
+                let (cos, sin) = rotation.split_at(rotation.len() / 2);
+                // SAFETY: 2, 3: this thread's row.
+                let x = unsafe { self.floats_mut(x, thread, row, 0..x.cols) };
+                match style {
+                    RopeStyle::Norm => self.engine.operations.rope.rope_norm(x, head, cos, sin),
+                    RopeStyle::Neox => self.engine.operations.rope.rope_neox(x, head, cos, sin),
+                }
+            }
+            Op::Store { k, v, layer } => self.store(k, v, layer, row, thread),
+            Op::Bias { x, .. }
+            | Op::Scale { x, .. }
+            | Op::Cap { x, .. }
+            | Op::Add { x, .. }
+            | Op::Activate { x, .. }
+            | Op::Gate { x, .. } => self.elements(op, row, 0..x.cols, thread),
+            Op::MatMul { .. } | Op::Attend { .. } => unreachable!("steps of their own"),
+        }
+    }
+
+    /// Runs an elementwise operation on columns of a row that no other thread works on in this step.
+    pub(super) fn elements(&self, op: &Op<Slot>, row: usize, cols: Range<usize>, thread: usize) {
+        // SAFETY: 2, 3: this thread's columns of this row.
+        let target = |x: Slot| unsafe { self.floats_mut(x, thread, row, cols.clone()) };
+        // SAFETY: 1, 2, 3: made by an earlier step, or by this thread in columns of its own.
+        let operand = |y: Slot| unsafe { self.floats(y, thread, row, cols.clone()) };
+        let (elementwise, activation) = (self.engine.operations.elementwise, self.engine.operations.activation);
+        match *op {
+            Op::Bias { x, bias } => elementwise.add(target(x), &self.engine.weights.vector(bias)[cols.clone()]),
+            Op::Scale { x, factor } => elementwise.scale(target(x), factor),
+            Op::Cap { x, cap } => elementwise.softcap(target(x), cap),
+            Op::Add { x, y } => elementwise.add(target(x), operand(y)),
+            Op::Activate { x, function } => match function {
+                Activation::Silu => activation.silu(target(x)),
+                Activation::Gelu => activation.gelu(target(x)),
+                Activation::ReluSquared => activation.relu_squared(target(x)),
+            },
+            Op::Gate { x, up, function } => match function {
+                Activation::Silu => activation.silu_mul(target(x), operand(up)),
+                Activation::Gelu => activation.gelu_mul(target(x), operand(up)),
+                Activation::ReluSquared => activation.relu_squared_mul(target(x), operand(up)),
+            },
+            // SAFETY: 1, 2, 3: `x` was made before, and the columns of `out` are this thread's.
+            Op::Quantise { x, out } => unsafe { self.quantise(x, out, thread, row, cols.clone()) },
+            Op::Embed { .. }
+            | Op::Rotation { .. }
+            | Op::Select { .. }
+            | Op::Norm { .. }
+            | Op::HeadNorm { .. }
+            | Op::MatMul { .. }
+            | Op::Rope { .. }
+            | Op::Store { .. }
+            | Op::Attend { .. } => unreachable!("operations on whole rows"),
+        }
+    }
+
+    fn embed(&self, table: WeightId, scale: f32, out: Slot, row: usize, thread: usize) {
+        let table = self.engine.weights.matrix(table);
+        let token = self.tokens[row] as usize;
+        let bytes = &self.engine.weights.plain(table)[token * table.row_bytes..][..table.row_bytes];
+        // SAFETY: 2, 3: this thread's row.
+        let out = unsafe { self.floats_mut(out, thread, row, 0..out.cols) };
+        table.kernels.dequantise(bytes, out);
+        if scale != 1.0 {
+            self.engine.operations.elementwise.scale(out, scale);
+        }
+    }
+
+    fn norm(&self, x: Slot, weight: VectorId, bias: Option<VectorId>, out: Slot, row: usize, thread: usize) {
+        // SAFETY: 1, 3: made before, by an earlier step or by this thread.
+        let x = unsafe { self.floats(x, thread, row, 0..x.cols) };
+        // SAFETY: 2, 3: this thread's row.
+        let out = unsafe { self.floats_mut(out, thread, row, 0..out.cols) };
+        let weights = &self.engine.weights;
+        let (weight, bias) = (weights.vector(weight), bias.map(|bias| weights.vector(bias)));
+        let (norm, epsilon) = (self.engine.operations.norm, self.engine.params.epsilon);
+        match self.norm_kind() {
+            NormKind::Rms => norm.rms_norm(x, Some(weight), epsilon, out),
+            NormKind::Layer => norm.layer_norm(x, Some(weight), bias, epsilon, out),
+        }
+    }
+
+    fn store(&self, k: Slot, v: Slot, layer: usize, row: usize, thread: usize) {
+        let layer = &self.engine.cache.layers[layer];
+        let (layout, position) = (layer.layout, self.position + row);
+        let attention = self.engine.operations.attention;
+        for head in 0..layer.heads {
+            let (key, value) = (head * layout.k_dim(), head * layout.v_dim());
+            // SAFETY: 1, 3: made before, by an earlier step or by this thread.
+            let k = unsafe { self.floats(k, thread, row, key..key + layout.k_dim()) };
+            // SAFETY: 1, 3: as above.
+            let v = unsafe { self.floats(v, thread, row, value..value + layout.v_dim()) };
+            // SAFETY: 4: this thread's chunk of the cache.
+            let keys = unsafe { self.cache.keys_mut(layer, head, position) };
+            attention.store_k(layout, k, position, keys);
+            // SAFETY: 4: this thread's chunk of the cache.
+            let values = unsafe { self.cache.values_mut(layer, head, position) };
+            attention.store_v(layout, v, position, values);
+        }
+    }
+}

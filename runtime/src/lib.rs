@@ -1,0 +1,43 @@
+//! Runs GGUF models on any CPU, with the same bits on every one.
+//!
+//! ```no_run
+//! use quantsmith::text::EncodeOptions;
+//! use quantsmith::{LoadOptions, Model, Session, Want};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let model = Model::load("model.gguf".as_ref(), LoadOptions::default())?;
+//! let mut session = Session::new(&model)?;
+//! let prompt = model.tokenizer().encode("The capital of France is", EncodeOptions::default())?;
+//! session.eval(&prompt, Want::Last, &mut |_, _| {})?;
+//! let logits = session.logits();
+//! # let _ = logits;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! * [`files`]: containers, metadata and tensors, taken for hostile until checked.
+//! * [`text`]: tokenizers, chat templates, sampling.
+//! * [`model`]: architectures as data; a [`Model`] is loaded, bound to kernels and planned.
+//! * [`session`]: a [`Session`] evaluates tokens; it allocates nothing while it does.
+//!
+//! For the same model and tokens, logits are the same to the bit on every instruction set, with any number of threads,
+//! in batches of any size, with weights interleaved or not.
+
+pub mod error;
+mod exec;
+pub mod files;
+mod graph;
+mod kv;
+pub mod model;
+mod registry;
+pub mod session;
+pub mod text;
+pub mod threads;
+mod weights;
+
+pub use error::Error;
+pub use graph::report::{NodeReport, PassReport, PlanReport, TensorReport, ValueReport};
+pub use model::hparams::HParams;
+pub use model::{LoadOptions, Model, Progress};
+pub use quantsmith_kernels as kernels;
+pub use session::{Session, StepTime, Want};

@@ -1,0 +1,262 @@
+//! A session: one conversation with a model, with its cache, its working memory and its threads.
+
+use crate::error::Error;
+use crate::exec::{Clock, Pass};
+use crate::graph::arena::Arena;
+use crate::graph::plan::Plan;
+use crate::kv::Cache;
+use crate::model::Model;
+use crate::threads::team::Team;
+use quantsmith_kernels::ops::attention::Visible;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// Which positions' logits are computed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Want {
+    /// Those of the last token.
+    Last,
+    /// Those of all tokens.
+    All,
+    /// None: the tokens only go into the context.
+    None,
+}
+
+/// Time spent on one kind of step.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StepTime {
+    /// The operations that were fused into the step.
+    pub ops: String,
+    /// How many such steps have run.
+    pub count: u64,
+    /// The time in all.
+    pub time: Duration,
+}
+
+/// One conversation.
+pub struct Session {
+    model: Arc<Model>,
+    arena: Arena,
+    cache: Cache,
+    team: Team,
+    /// Tokens in the context.
+    len: usize,
+    /// Tokens that have been in the context at once since it was last empty.
+    written: usize,
+    visible: [Vec<Visible>; 2],
+    /// Where the logits of the last evaluated position are, in bytes.
+    logits: Option<usize>,
+    profile: Option<Profile>,
+}
+
+/// Times of the steps of both plans.
+struct Profile {
+    clock: Clock,
+    single: Vec<(u64, Duration)>,
+    batch: Vec<(u64, Duration)>,
+}
+
+impl Session {
+    /// Starts a session.
+    ///
+    /// # Errors
+    /// * if the system gives no memory or threads
+    pub fn new(model: &Arc<Model>) -> Result<Session, Error> {
+        let tokens = model.batch.tokens;
+        let visible = || vec![Visible::default(); tokens];
+        Ok(Session {
+            arena: Arena::new(model.arena_bytes(), "values of the graph", "ask for a smaller batch with -ub")?,
+            cache: Cache::new(&model.engine.cache)?,
+            team: Team::new(model.threads())?,
+            len: 0,
+            written: 0,
+            visible: [visible(), visible()],
+            logits: None,
+            profile: None,
+            model: model.clone(),
+        })
+    }
+
+    /// The model.
+    pub fn model(&self) -> &Arc<Model> {
+        &self.model
+    }
+
+    /// Tokens in the context.
+    pub fn position(&self) -> usize {
+        self.len
+    }
+
+    /// Empties the context.
+    pub fn reset(&mut self) {
+        (self.len, self.written, self.logits) = (0, 0, None);
+    }
+
+    /// Cuts the context to its first `position` tokens.
+    ///
+    /// # Errors
+    /// * if it has fewer
+    /// * if a sliding window has moved on and what it would need again is gone
+    pub fn truncate(&mut self, position: usize) -> Result<(), Error> {
+        if position > self.len {
+            let why = format!("it has {}", self.len);
+            return Err(Error::Truncate { to: position, why });
+        }
+        let cache = &self.model.engine.cache;
+        if position == 0 {
+            self.reset();
+            return Ok(());
+        }
+        if let Some(reach) = cache.reach() {
+            let (needed, oldest) = (position.saturating_sub(reach), cache.oldest(self.written));
+            if needed < oldest {
+                let why = format!("the sliding window needs positions from {needed} on, and those before {oldest} are gone");
+                return Err(Error::Truncate { to: position, why });
+            }
+        }
+        if position < self.len {
+            (self.len, self.logits) = (position, None);
+        }
+        Ok(())
+    }
+
+    /// Evaluates tokens at the end of the context, and calls `sink` with position and logits for those asked for, in
+    /// order.
+    ///
+    /// # Errors
+    /// * if a token is not in the vocabulary, or there is no room for all of them; then nothing was evaluated
+    /// * if a thread panicked, now or before
+    pub fn eval(
+        &mut self,
+        tokens: &[u32],
+        want: Want,
+        sink: &mut dyn FnMut(usize, &[f32]),
+    ) -> Result<(), Error> {
+        let (vocab, context) = (self.model.vocab_size(), self.model.context());
+        if let Some(&id) = tokens.iter().find(|&&id| id as usize >= vocab) {
+            return Err(Error::Token { id, vocab });
+        }
+        if tokens.len() > context - self.len {
+            return Err(Error::ContextFull { have: self.len, need: tokens.len(), context });
+        }
+        let count = tokens.len().div_ceil(self.model.batch.tokens);
+        for (i, batch) in tokens.chunks(self.model.batch.tokens).enumerate() {
+            let outputs = match want {
+                Want::All => 0..batch.len(),
+                Want::Last if i + 1 == count => batch.len() - 1..batch.len(),
+                Want::Last | Want::None => 0..0,
+            };
+            self.batch(batch, outputs, sink)?;
+        }
+        Ok(())
+    }
+
+    /// The logits of the last position whose logits were computed; empty before the first.
+    pub fn logits(&self) -> &[f32] {
+        match self.logits {
+            // SAFETY: no pass runs while the session is borrowed, and only passes write.
+            Some(at) => unsafe { self.arena.view(at, self.model.vocab_size()) },
+            None => &[],
+        }
+    }
+
+    /// Starts to measure the time of each step, or stops.
+    pub fn set_profile(&mut self, on: bool) {
+        let steps = |plan: &Plan| plan.steps.len();
+        let (single, batch) = (steps(&self.model.single), steps(&self.model.batch));
+        self.profile = on.then(|| Profile {
+            clock: Clock {
+                start: Instant::now(),
+                began: (0..=single.max(batch)).map(|_| AtomicU64::new(0)).collect(),
+            },
+            single: vec![(0, Duration::ZERO); single],
+            batch: vec![(0, Duration::ZERO); batch],
+        });
+    }
+
+    /// The times since [`Session::set_profile`], first of passes with one token, then of batches; the longest first.
+    pub fn profile(&self) -> [Vec<StepTime>; 2] {
+        let Some(profile) = &self.profile else { return [Vec::new(), Vec::new()] };
+        let collect = |plan: &Plan, times: &[(u64, Duration)]| {
+            let mut kinds: Vec<StepTime> = Vec::new();
+            for (step, &(count, time)) in plan.steps.iter().zip(times) {
+                match kinds.iter_mut().find(|kind| kind.ops == step.name) {
+                    Some(kind) => (kind.count, kind.time) = (kind.count + count, kind.time + time),
+                    None => kinds.push(StepTime { ops: step.name.clone(), count, time }),
+                }
+            }
+            kinds.sort_by_key(|kind| std::cmp::Reverse(kind.time));
+            kinds
+        };
+        [collect(&self.model.single, &profile.single), collect(&self.model.batch, &profile.batch)]
+    }
+
+    /// Evaluates at most as many tokens as a plan is for.
+    fn batch(&mut self, tokens: &[u32], outputs: Range<usize>, sink: &mut dyn FnMut(usize, &[f32])) -> Result<(), Error> {
+        let model = self.model.clone();
+        let plan = if tokens.len() == 1 { &model.single } else { &model.batch };
+        let window = model.engine.params.layers.iter().find_map(|layer| layer.window);
+        for (visible, window) in self.visible.iter_mut().zip([None, window]) {
+            for (i, visible) in visible.iter_mut().take(tokens.len()).enumerate() {
+                *visible = Visible::causal(self.len + i, window);
+            }
+        }
+        let end = if outputs.is_empty() { plan.outputs_from } else { plan.steps.len() };
+        let mut first = outputs.start;
+        // Even when no logits are asked for, the layers run.
+        loop {
+            let last = outputs.end.min(first + plan.outputs);
+            let pass = Pass {
+                engine: &model.engine,
+                plan,
+                arena: &self.arena,
+                cache: &self.cache,
+                tokens,
+                position: self.len,
+                outputs: first..last,
+                end,
+                threads: model.threads(),
+                visible: [&self.visible[0][..tokens.len()], &self.visible[1][..tokens.len()]],
+                clock: self.profile.as_ref().map(|p| &p.clock),
+            };
+            let from = if first == outputs.start { 0 } else { plan.outputs_from };
+            self.team.run(&pass, from)?;
+            if let Some(profile) = &mut self.profile {
+                profile.take(plan, from..end);
+            }
+            for row in first..last {
+                let at = plan.logits.at + (row - first) * plan.logits.cols * size_of::<f32>();
+                self.logits = Some(at);
+                // SAFETY: the pass is over, and only passes write.
+                sink(self.len + row, unsafe { self.arena.view(at, plan.logits.cols) });
+            }
+            first = last;
+            if first >= outputs.end {
+                break;
+            }
+        }
+        self.len += tokens.len();
+        self.written = self.written.max(self.len);
+        Ok(())
+    }
+}
+
+impl Profile {
+    /// Adds the times of the steps that have run.
+    fn take(&mut self, plan: &Plan, steps: Range<usize>) {
+        let times = if plan.tokens == 1 { &mut self.single } else { &mut self.batch };
+        let began = |step: usize| self.clock.began[step].load(Ordering::Relaxed);
+        for step in steps {
+            times[step].0 += 1;
+            times[step].1 += Duration::from_nanos(began(step + 1).saturating_sub(began(step)));
+        }
+    }
+}
+
+impl std::fmt::Debug for Session {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Session").field("model", &self.model).field("position", &self.len).finish_non_exhaustive()
+    }
+}

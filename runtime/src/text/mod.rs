@@ -1,0 +1,41 @@
+//! Text in, token ids out, and back: tokenizers, chat templates and sampling.
+//!
+//! Everything is built from a model file's metadata alone. The file is not trusted: a vocabulary that
+//! contradicts itself is a [`TextError`], never a panic, and every algorithm is linear or n log n in its input.
+//!
+//! * [`Tokenizer`] turns text into ids: it cuts out special tokens, hands the text between them to the
+//!   algorithm of the vocabulary, and adds the begin and end marks that the metadata asks for.
+//! * [`StreamDecoder`] turns ids into text as they come and never splits a UTF-8 sequence.
+//! * [`ChatTemplate`] renders a conversation with the model's own template. What a user wrote never becomes a
+//!   special token.
+//! * [`Sampler`] draws the next token. The same seed gives the same text on every machine.
+
+mod bpe;
+mod bytes;
+mod chat;
+mod error;
+mod merge;
+mod pre;
+mod rwkv;
+mod sampling;
+mod special;
+mod spm;
+mod stream;
+mod tokenizer;
+mod trie;
+mod ugm;
+mod vocab;
+mod wpm;
+
+#[cfg(test)]
+mod model_tests;
+#[cfg(test)]
+mod reference_tests;
+#[cfg(test)]
+pub(crate) mod testing;
+
+pub use chat::{ChatTemplate, Message, RenderOptions};
+pub use error::TextError;
+pub use sampling::{Rng, Sampler, SamplingParams};
+pub use stream::StreamDecoder;
+pub use tokenizer::{EncodeOptions, Tokenizer};

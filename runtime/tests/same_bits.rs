@@ -1,0 +1,53 @@
+//! One answer: the same bits on every tier, for every number of threads, batch and packing, for every architecture.
+
+mod kit;
+
+use kit::{Draft, MIXED, Shape, logits, tokens};
+use quantsmith::kernels::cpu;
+use quantsmith::model::arch::ARCHITECTURES;
+use quantsmith::{LoadOptions, Session, Want};
+
+/// How to run a model.
+fn options(isa: &str, threads: usize, ubatch: usize, pack: bool) -> LoadOptions {
+    LoadOptions { isa: Some(isa.into()), threads: Some(threads), ubatch, pack, ..Default::default() }
+}
+
+#[test]
+fn every_architecture_gives_the_same_bits_however_it_is_run() {
+    let tokens = tokens(75);
+    for arch in ARCHITECTURES {
+        let file = Draft::new(arch, Shape::default(), MIXED).write();
+        let expected = logits(&file.load(options("scalar", 1, 512, true)), &tokens);
+        assert!(expected.iter().all(|bits| f32::from_bits(*bits).is_finite()), "{}", arch.name);
+        for (threads, ubatch, pack) in [(1, 1, true), (2, 512, true), (3, 5, true), (2, 1, false), (4, 64, false)] {
+            for tier in cpu::supported() {
+                let isa = tier.tier().name();
+                let found = logits(&file.load(options(isa, threads, ubatch, pack)), &tokens);
+                let first = found.iter().zip(&expected).position(|(a, b)| a != b);
+                assert_eq!(first, None, "{} on {isa}, {threads} threads, batches of {ubatch}, pack {pack}", arch.name);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_long_context_gives_the_same_bits_when_threads_share_out_its_pieces() {
+    let arch = &ARCHITECTURES[0];
+    let shape = Shape { layers: 2, heads: 3, kv_heads: 1, context: 1024, ..Shape::default() };
+    let file = Draft::new(arch, shape, MIXED).write();
+    let tokens = tokens(800);
+    let last = |threads: usize, split: usize| {
+        let model = file.load(LoadOptions { threads: Some(threads), ..Default::default() });
+        let mut session = Session::new(&model).expect("a session");
+        let (first, rest) = tokens.split_at(split);
+        session.eval(first, Want::None, &mut |_, _| {}).expect("the first tokens");
+        for token in rest {
+            session.eval(&[*token], Want::Last, &mut |_, _| {}).expect("a token");
+        }
+        session.logits().iter().map(|x| x.to_bits()).collect::<Vec<_>>()
+    };
+    let expected = last(1, 790);
+    for threads in [1, 2, 3, 5] {
+        assert_eq!(last(threads, 780), expected, "{threads} threads");
+    }
+}
