@@ -57,7 +57,9 @@ fn wrong_requests_end_with_two_and_one_line() {
 
 #[test]
 fn help_and_version_are_results() {
-    for command in [quantsmith!("--help"), quantsmith!("run", "--help"), quantsmith!("-V"), quantsmith!("man")] {
+    for command in
+        [quantsmith!("--help"), quantsmith!("run", "--help"), quantsmith!("-V"), quantsmith!("man")]
+    {
         let ended = command.run();
         assert_eq!((ended.code, ended.stderr.as_str()), (0, ""));
         assert!(ended.stdout.contains("quantsmith"));
@@ -75,7 +77,9 @@ fn the_text_goes_to_standard_output_and_all_else_to_standard_error() {
     let (plain, json) = (run().run(), run().arg("--json").json());
     let text = json["text"].as_str().expect("text");
     assert_eq!(plain.stdout.trim_end_matches('\n'), text.trim_end_matches('\n'));
-    for line in ["model:", "context:", "cpu:", "mode:", "prompt eval time =", "eval time =", "tokens per second"] {
+    for line in
+        ["model:", "context:", "cpu:", "mode:", "prompt eval time =", "eval time =", "tokens per second"]
+    {
         assert!(plain.stderr.contains(line), "{line} is not in {}", plain.stderr);
     }
     let quiet = run().arg("-q").run();
@@ -88,7 +92,9 @@ fn the_text_goes_to_standard_output_and_all_else_to_standard_error() {
 #[test]
 fn the_same_seed_gives_the_same_text() {
     let tiny = tiny();
-    let run = |flags: &str| quantsmith!("run", "-m", &tiny.path, "-p", "abc").args("-n 20 --ignore-eos").args(flags).run();
+    let run = |flags: &str| {
+        quantsmith!("run", "-m", &tiny.path, "-p", "abc").args("-n 20 --ignore-eos").args(flags).run()
+    };
     let first = run("-s 7");
     assert_eq!(first.code, 0, "{first:?}");
     assert_eq!(first.stdout, run("--seed 7 -t 3 --isa scalar").stdout);
@@ -119,7 +125,9 @@ fn a_known_word_that_is_a_value_is_left_alone() {
 #[test]
 fn chat_mode_is_chosen_by_flag_where_there_is_no_terminal() {
     let tiny = tiny();
-    let run = |flags: &str| quantsmith!("run", "-m", &tiny.path, "-p", "hi", "--json").args("-n 1 --temp 0").args(flags);
+    let run = |flags: &str| {
+        quantsmith!("run", "-m", &tiny.path, "-p", "hi", "--json").args("-n 1 --temp 0").args(flags)
+    };
     let raw = run("").json();
     let chat = run("-cnv").json();
     assert_ne!(raw["prompt_tokens"], chat["prompt_tokens"]);
@@ -136,11 +144,15 @@ fn chat_mode_is_chosen_by_flag_where_there_is_no_terminal() {
 #[test]
 fn what_a_user_says_in_a_chat_is_no_special_token() {
     let tiny = tiny();
-    let json = quantsmith!("run", "-m", &tiny.path, "-p", "a</s>", "--json").args("-n 1 --temp 0 -cnv").json();
+    let json =
+        quantsmith!("run", "-m", &tiny.path, "-p", "a</s>", "--json").args("-n 1 --temp 0 -cnv").json();
     let ids = json["prompt_tokens"].as_array().expect("a list");
     assert!(!ids.contains(&2.into()), "{ids:?}");
     let raw = quantsmith!("run", "-m", &tiny.path, "-p", "a</s>", "--json").args("-n 1 --temp 0").json();
-    assert!(raw["prompt_tokens"].as_array().is_some_and(|ids| ids.contains(&2.into())), "a raw prompt may have them");
+    assert!(
+        raw["prompt_tokens"].as_array().is_some_and(|ids| ids.contains(&2.into())),
+        "a raw prompt may have them"
+    );
 }
 
 #[test]

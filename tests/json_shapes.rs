@@ -29,7 +29,8 @@ fn ids(value: &Value) -> Vec<u64> {
 #[test]
 fn run_gives_tokens_text_and_timings() {
     let tiny = tiny();
-    let run = quantsmith!("run", "-m", &tiny.path, "-p", "abc", "--json").args("-n 5 --temp 0 --ignore-eos -t 1");
+    let run =
+        quantsmith!("run", "-m", &tiny.path, "-p", "abc", "--json").args("-n 5 --temp 0 --ignore-eos -t 1");
     let json = run.json();
     assert_eq!(keys(&json), ["prompt_tokens", "tokens", "text", "timings", "isa", "threads"]);
     // BOS, the blank in front, three letters.
@@ -60,7 +61,8 @@ fn logits_gives_positions_with_ids_logarithms_and_the_rest() {
     assert_eq!(positions.len(), ids(&json["tokens"]).len());
     for position in positions {
         assert_eq!(keys(position), ["ids", "logp", "rest"]);
-        let logp: Vec<f64> = position["logp"].as_array().expect("a list").iter().filter_map(Value::as_f64).collect();
+        let logp: Vec<f64> =
+            position["logp"].as_array().expect("a list").iter().filter_map(Value::as_f64).collect();
         assert_eq!((ids(&position["ids"]).len(), logp.len()), (4, 4));
         assert!(logp.is_sorted_by(|a, b| a >= b), "{logp:?}");
         let mass: f64 = logp.iter().map(|l| l.exp()).sum();
@@ -72,7 +74,9 @@ fn logits_gives_positions_with_ids_logarithms_and_the_rest() {
 fn logits_of_the_whole_vocabulary_leave_no_rest() {
     let tiny = tiny();
     let vocabulary = 286;
-    let json = quantsmith!("logits", "-m", &tiny.path, "-p", "abc", "--json", "--top", vocabulary.to_string()).json();
+    let json =
+        quantsmith!("logits", "-m", &tiny.path, "-p", "abc", "--json", "--top", vocabulary.to_string())
+            .json();
     let position = &json["positions"][0];
     let mut all = ids(&position["ids"]);
     all.sort_unstable();
@@ -92,7 +96,8 @@ fn tokenize_gives_ids_and_pieces() {
     assert!(ids(&json["ids"]).contains(&e));
     assert_eq!(json["pieces"][0], "<s>");
     assert_eq!(json["pieces"][2], "a");
-    let plain = quantsmith!("tokenize", "-m", &tiny.path, "-p", "a</s>", "--json", "--no-bos", "--no-parse-special");
+    let plain =
+        quantsmith!("tokenize", "-m", &tiny.path, "-p", "a</s>", "--json", "--no-bos", "--no-parse-special");
     let plain = ids(&plain.json()["ids"]);
     assert!(!plain.contains(&1) && !plain.contains(&2), "{plain:?}");
 }
@@ -108,7 +113,8 @@ fn tokenize_turns_ids_into_text() {
 #[test]
 fn fingerprint_gives_a_hash_the_tier_and_the_threads() {
     let tiny = tiny();
-    let json = quantsmith!("fingerprint", "-m", &tiny.path, "-p", "abc", "--json").args("-t 2 --isa scalar").json();
+    let json =
+        quantsmith!("fingerprint", "-m", &tiny.path, "-p", "abc", "--json").args("-t 2 --isa scalar").json();
     assert_eq!(keys(&json), ["sha256", "isa", "threads"]);
     let hash = json["sha256"].as_str().expect("text");
     assert!(hash.len() == 64 && hash.chars().all(|c| c.is_ascii_hexdigit()), "{hash}");
@@ -138,7 +144,12 @@ fn formats_gives_sizes_and_tiers() {
     let here = Tier::ALL.iter().filter(|tier| tier.arch().is_none_or(|arch| arch == std::env::consts::ARCH));
     for tier in here {
         for format in formats {
-            assert!(format["tiers"][tier.name()].is_object(), "{} has no kernels for {}", format["name"], tier.name());
+            assert!(
+                format["tiers"][tier.name()].is_object(),
+                "{} has no kernels for {}",
+                format["name"],
+                tier.name()
+            );
         }
     }
 }
@@ -148,7 +159,10 @@ fn inspect_gives_all_that_is_in_the_file() {
     let tiny = tiny();
     let json = quantsmith!("inspect", &tiny.path, "--json").json();
     assert_eq!((json["container"].as_str(), json["version"].as_u64()), (Some("GGUF"), Some(3)));
-    assert_eq!(json["metadata"]["general.architecture"], serde_json::json!({ "type": "str", "value": "llama" }));
+    assert_eq!(
+        json["metadata"]["general.architecture"],
+        serde_json::json!({ "type": "str", "value": "llama" })
+    );
     assert_eq!(json["metadata"]["tokenizer.ggml.tokens"]["value"].as_array().map(Vec::len), Some(286));
     let size = std::fs::metadata(&tiny.path).expect("the file is there").len();
     assert_eq!(json["file_size"].as_u64(), Some(size));
@@ -170,7 +184,9 @@ fn plan_gives_nodes_values_tensors_and_memory() {
         let nodes = json[pass]["nodes"].as_array().expect("a list");
         assert!(nodes.iter().any(|n| n["kind"] == "attend"), "{pass}");
         let values = json[pass]["values"].as_array().expect("a list");
-        assert!(values.iter().all(|v| v["first"].as_u64() <= v["last"].as_u64() && v["bytes"].as_u64() > Some(0)));
+        assert!(
+            values.iter().all(|v| v["first"].as_u64() <= v["last"].as_u64() && v["bytes"].as_u64() > Some(0))
+        );
     }
     let tensors = json["tensors"].as_array().expect("a list");
     for key in ["name", "format", "kernel", "tier", "reason"] {

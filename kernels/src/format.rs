@@ -4,7 +4,7 @@
 //! that this CPU has; only [`Format::kernels`] makes one, from a [`Supported`] proof, so its methods are safe: they
 //! check every length and then make the one call through the row's pointers.
 
-use crate::panel::{PANEL, PackJob, PanelJob, RowJob, panel_bytes};
+use crate::panel::{PANEL, PackJob, PanelJob, RowJob, UNIT_COLS, panel_bytes};
 use crate::{Activations, OutMut, Supported, Tier};
 use core::fmt;
 use core::ops::Range;
@@ -27,14 +27,20 @@ pub enum FieldType {
     Bf16,
     /// IEEE binary32.
     F32,
+    /// Signed 16-bit integer.
+    I16,
+    /// An exponent: 2^(e - 128).
+    E8m0,
+    /// Unsigned E4M3.
+    E4m3,
 }
 
 impl FieldType {
     /// Bytes of one value.
     pub const fn bytes(self) -> usize {
         match self {
-            FieldType::U8 | FieldType::I8 => 1,
-            FieldType::U16 | FieldType::F16 | FieldType::Bf16 => 2,
+            FieldType::U8 | FieldType::I8 | FieldType::E8m0 | FieldType::E4m3 => 1,
+            FieldType::U16 | FieldType::I16 | FieldType::F16 | FieldType::Bf16 => 2,
             FieldType::U32 | FieldType::F32 => 4,
         }
     }
@@ -118,8 +124,8 @@ pub struct Format {
     pub name: &'static str,
     /// One line about it.
     pub about: &'static str,
-    /// The number of the type in files.
-    pub id: u32,
+    /// The number of the type in files; `None` for a private format, which is known by its name.
+    pub id: Option<u32>,
     /// Weights in a block.
     pub elements: usize,
     /// Bytes of a block.
@@ -143,7 +149,7 @@ impl Format {
     #[doc(hidden)]
     pub const fn invalid() -> Self {
         let values = Values::Float(FieldType::F32);
-        Format { name: "", about: "", id: 0, elements: 1, bytes: 4, fields: &[], values, rows: &[] }
+        Format { name: "", about: "", id: None, elements: 1, bytes: 4, fields: &[], values, rows: &[] }
     }
 
     /// Bits per weight.
@@ -153,7 +159,9 @@ impl Format {
 
     /// Bytes of a row, or `None` if whole blocks do not make `cols` weights.
     pub fn row_bytes(&self, cols: usize) -> Option<usize> {
-        if !cols.is_multiple_of(self.elements) {
+        // Activations come in groups of 32, so a row of codes is a whole number of those.
+        let step = if self.is_float() { 1 } else { self.elements.max(UNIT_COLS) };
+        if !cols.is_multiple_of(step) {
             return None;
         }
         (cols / self.elements).checked_mul(self.bytes)
@@ -233,15 +241,16 @@ impl KernelSet {
 
     /// Bytes of one packed panel.
     fn panel_len(&self, cols: usize) -> usize {
-        let blocks = self.blocks(cols);
+        self.blocks(cols);
         match self.row.product {
-            Product::Codes { unit, record, units, .. } => panel_bytes(unit, record, units, blocks),
+            Product::Codes { unit, record, units, .. } => panel_bytes(unit, record, units, cols / UNIT_COLS / units),
             Product::Float { .. } => 0,
         }
     }
 
     fn blocks(&self, cols: usize) -> usize {
-        assert!(cols.is_multiple_of(self.format.elements), "{cols} columns are not whole blocks of {}", self.format.name);
+        let whole = self.format.row_bytes(cols).is_some();
+        assert!(whole, "{cols} columns are not whole blocks of {}", self.format.name);
         cols / self.format.elements
     }
 

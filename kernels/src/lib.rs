@@ -31,7 +31,7 @@ pub use cpu::{Cpu, Supported};
 pub use format::{Field, FieldType, Format, KernelSet, Product, TierKernels, Values};
 pub use out::OutMut;
 pub use panel::PANEL;
-pub use quantsmith_macros::{quant_format, tiered};
+pub use quantsmith_macros::{quant_format, quant_formats, tiered};
 pub use registry::Registry;
 
 quantsmith_macros::tier_enum!();

@@ -85,6 +85,58 @@ pub struct PackJob<'a> {
     pub out: &'a mut [u8],
 }
 
+/// Most weights of a block.
+pub const MAX_BLOCK: usize = 1024;
+
+/// Most groups of a block.
+pub const MAX_GROUPS: usize = MAX_BLOCK / 16;
+
+/// The numbers of a format that the kernels of the file's layout work with. A "block" here is what they take at once:
+/// two blocks of the file where those have sixteen weights.
+#[derive(Clone, Copy, Debug)]
+pub struct Shape {
+    /// Bytes of a block.
+    pub bytes: usize,
+    /// Units of 32 weights of a block.
+    pub units: usize,
+    /// Groups of a block.
+    pub groups: usize,
+    /// Bits of a stored code.
+    pub bits: u32,
+    /// What is subtracted from a code.
+    pub bias: i32,
+    /// Whether groups have an offset.
+    pub offset: bool,
+    /// Bytes of a packed unit.
+    pub unit: usize,
+    /// Bytes of a packed record.
+    pub record: usize,
+    /// The codes that stored codes stand for.
+    pub table: Option<&'static [u8; 16]>,
+}
+
+impl Shape {
+    /// The whole number that a stored code stands for.
+    #[inline]
+    pub fn value(&self, stored: u8) -> i32 {
+        i32::from(self.table.map_or(stored, |table| table[usize::from(stored & 15)])) - self.bias
+    }
+
+    /// Replaces stored codes by codes.
+    #[inline]
+    pub fn look_up(&self, codes: &mut [u8]) {
+        if let Some(table) = self.table {
+            codes.iter_mut().for_each(|code| *code = table[usize::from(*code & 15)]);
+        }
+    }
+}
+
+/// Writes the stored codes of a block.
+pub type Decode<'a> = dyn Fn(&[u8], &mut [u8]) + 'a;
+
+/// Writes the scale and the offset of each group of a block.
+pub type Parts<'a> = dyn Fn(&[u8], &mut [f32; MAX_GROUPS], &mut [f32; MAX_GROUPS]) + 'a;
+
 /// One token's activations as the kernels read them.
 pub type Row<'a> = (&'a [[[i8; 4]; 8]], &'a [ActGroup]);
 
@@ -99,8 +151,9 @@ pub fn act_row<'a>(x: &Activations<'a>, token: usize, units: usize) -> Row<'a> {
 /// The kernels, once for each tier.
 #[tiered]
 pub mod kernel {
-    use crate::Activations;
-    use crate::panel::{PANEL, PackJob, PanelJob, Row, RowJob, UNIT_COLS, act_row, panel_bytes, planes};
+    use crate::ActGroup;
+    use crate::panel::{Decode, MAX_BLOCK, MAX_GROUPS, PANEL, PackJob, PanelJob, Parts, Row, RowJob, Shape, UNIT_COLS};
+    use crate::panel::{act_row, panel_bytes, planes};
 
     /// The words of line `line` of a unit that belong to the register `sub` of the panel's sixteen lanes.
     pub fn words(unit: &[u8], line: usize, sub: usize) -> isa::I {
@@ -120,6 +173,16 @@ pub mod kernel {
     /// Sixteen f32 of a record, from byte `at`.
     pub fn f32_at(record: &[u8], at: usize, sub: usize) -> isa::F {
         isa::load_f32(part(record, at, 4, sub))
+    }
+
+    /// Sixteen exponents of a record, from byte `at`.
+    pub fn e8m0_at(record: &[u8], at: usize, sub: usize) -> isa::F {
+        isa::load_e8m0(part(record, at, 1, sub))
+    }
+
+    /// Sixteen E4M3 numbers of a record, from byte `at`.
+    pub fn e4m3_at(record: &[u8], at: usize, sub: usize) -> isa::F {
+        isa::load_e4m3(part(record, at, 1, sub))
     }
 
     /// Sixteen unsigned bytes of a record, from byte `at`, as f32.
@@ -211,39 +274,38 @@ pub mod kernel {
         offset: impl Fn(&[u8; RECORD], usize, usize) -> isa::F + Copy,
     ) -> [[isa::F; isa::SUBS]; T] {
         let mut acc = [[isa::splat(0.0); isa::SUBS]; T];
-        for (b, record) in records.iter().enumerate() {
-            for u in 0..UNITS {
-                let at = b * UNITS + u;
-                for sub in 0..isa::SUBS {
-                    let code = codes(&units[at], sub);
-                    if HALVES {
-                        let [a0, a1, a2, a3, b0, b1, b2, b3] = code;
-                        for (half, code) in [[a0, a1, a2, a3], [b0, b1, b2, b3]].iter().enumerate() {
-                            let which = [1 - half as i16, half as i16];
-                            let s = scale(record, 2 * u + half, sub);
-                            let m = if OFFSET { offset(record, 2 * u + half, sub) } else { s };
-                            for t in 0..T {
-                                let (y, group) = (&x[t].0[at].as_chunks::<4>().0[half], &x[t].1[at]);
-                                let dot = isa::dot::<4, MAX, BIAS>(code, y, group.sums, which);
-                                let factor = isa::mul(s, isa::splat(group.scale));
-                                acc[t][sub] = isa::fma(factor, isa::from_i32(dot), acc[t][sub]);
-                                if OFFSET {
-                                    let sum = isa::splat(group.scaled_halves[half]);
-                                    acc[t][sub] = isa::fma(m, sum, acc[t][sub]);
-                                }
-                            }
-                        }
-                    } else {
-                        let s = scale(record, u, sub);
-                        let m = if OFFSET { offset(record, u, sub) } else { s };
+        // One flat loop, so that the code of a unit exists once however many units a block has.
+        for (at, unit) in units.iter().enumerate() {
+            let (record, u) = (&records[at / UNITS], at % UNITS);
+            for sub in 0..isa::SUBS {
+                let code = codes(unit, sub);
+                if HALVES {
+                    let [a0, a1, a2, a3, b0, b1, b2, b3] = code;
+                    for (half, code) in [[a0, a1, a2, a3], [b0, b1, b2, b3]].iter().enumerate() {
+                        let which = [1 - half as i16, half as i16];
+                        let s = scale(record, 2 * u + half, sub);
+                        let m = if OFFSET { offset(record, 2 * u + half, sub) } else { s };
                         for t in 0..T {
-                            let (y, group) = (&x[t].0[at], &x[t].1[at]);
-                            let dot = isa::dot::<8, MAX, BIAS>(&code, y, group.sums, [1, 1]);
+                            let (y, group) = (&x[t].0[at].as_chunks::<4>().0[half], &x[t].1[at]);
+                            let dot = isa::dot::<4, MAX, BIAS>(code, y, group.sums, which);
                             let factor = isa::mul(s, isa::splat(group.scale));
                             acc[t][sub] = isa::fma(factor, isa::from_i32(dot), acc[t][sub]);
                             if OFFSET {
-                                acc[t][sub] = isa::fma(m, isa::splat(group.scaled_sum), acc[t][sub]);
+                                let sum = isa::splat(group.scaled_halves[half]);
+                                acc[t][sub] = isa::fma(m, sum, acc[t][sub]);
                             }
+                        }
+                    }
+                } else {
+                    let s = scale(record, u, sub);
+                    let m = if OFFSET { offset(record, u, sub) } else { s };
+                    for t in 0..T {
+                        let (y, group) = (&x[t].0[at], &x[t].1[at]);
+                        let dot = isa::dot::<8, MAX, BIAS>(&code, y, group.sums, [1, 1]);
+                        let factor = isa::mul(s, isa::splat(group.scale));
+                        acc[t][sub] = isa::fma(factor, isa::from_i32(dot), acc[t][sub]);
+                        if OFFSET {
+                            acc[t][sub] = isa::fma(m, isa::splat(group.scaled_sum), acc[t][sub]);
                         }
                     }
                 }
@@ -253,39 +315,22 @@ pub mod kernel {
     }
 
     /// Packs rows of the file's layout into panels; missing rows of the last panel become zeros.
-    pub fn pack<
-        const BYTES: usize,
-        const RUNS: usize,
-        const UNIT: usize,
-        const RECORD: usize,
-        const UNITS: usize,
-        const BITS: u32,
-    >(
-        job: PackJob<'_>,
-        raw: impl Fn(&[u8; BYTES]) -> [isa::H; RUNS] + Copy,
-        record: impl Fn(&[u8; BYTES], usize, &mut [u8; RECORD]) + Copy,
-    ) {
-        let blocks = job.row_bytes / BYTES;
-        let size = panel_bytes(UNIT, RECORD, UNITS, blocks);
+    pub fn pack(job: PackJob<'_>, shape: &Shape, decode: &Decode<'_>, fill: &dyn Fn(&[u8], usize, &mut [u8])) {
+        let blocks = job.row_bytes / shape.bytes;
+        let size = panel_bytes(shape.unit, shape.record, shape.units, blocks);
+        let mut codes = [0u8; MAX_BLOCK];
+        let codes = &mut codes[..UNIT_COLS * shape.units];
         for (panel, out) in job.panels.clone().zip(job.out.chunks_exact_mut(size)) {
             out.fill(0);
-            let (planes_out, rest) = out.split_at_mut(blocks * UNITS * UNIT);
-            let records = rest.as_chunks_mut::<RECORD>().0;
-            for lane in 0..PANEL {
-                let row = panel * PANEL + lane;
-                if row >= job.rows {
-                    break;
-                }
-                let bytes = &job.bytes[row * job.row_bytes..][..job.row_bytes];
-                for (b, block) in bytes.as_chunks::<BYTES>().0.iter().enumerate() {
-                    record(block, lane, &mut records[b]);
-                    let units = planes_out[b * UNITS * UNIT..][..UNITS * UNIT].as_chunks_mut::<UNIT>().0;
-                    for (unit, runs) in units.iter_mut().zip(raw(block).as_chunks::<2>().0) {
-                        let mut codes = [0u8; UNIT_COLS];
-                        let (first, second) = codes.split_at_mut(16);
-                        isa::h_store(first.first_chunk_mut().expect("16 bytes"), runs[0]);
-                        isa::h_store(second.first_chunk_mut().expect("16 bytes"), runs[1]);
-                        scatter::<BITS>(&codes, lane, unit);
+            let (units, records) = out.split_at_mut(blocks * shape.units * shape.unit);
+            for lane in 0..PANEL.min(job.rows - panel * PANEL) {
+                let bytes = &job.bytes[(panel * PANEL + lane) * job.row_bytes..][..job.row_bytes];
+                for (b, block) in bytes.chunks_exact(shape.bytes).enumerate() {
+                    fill(block, lane, &mut records[b * shape.record..][..shape.record]);
+                    decode(block, codes);
+                    let units = &mut units[b * shape.units * shape.unit..][..shape.units * shape.unit];
+                    for (unit, codes) in units.chunks_exact_mut(shape.unit).zip(codes.as_chunks().0) {
+                        scatter(shape.bits, codes, lane, unit);
                     }
                 }
             }
@@ -293,17 +338,19 @@ pub mod kernel {
     }
 
     /// Distributes the 32 codes of one row of a unit over its bit planes.
-
-    fn scatter<const BITS: u32>(codes: &[u8; UNIT_COLS], lane: usize, unit: &mut [u8]) {
-        let quads: [u32; 8] = core::array::from_fn(|q| {
-            u32::from_le_bytes([codes[4 * q], codes[4 * q + 1], codes[4 * q + 2], codes[4 * q + 3]])
-        });
+    fn scatter(bits: u32, codes: &[u8; UNIT_COLS], lane: usize, unit: &mut [u8]) {
+        let mut quads = [0u32; 8];
+        for (quad, codes) in quads.iter_mut().zip(codes.as_chunks().0) {
+            *quad = u32::from_le_bytes(*codes);
+        }
         let (mut line, mut low) = (0, 0);
-        for &width in planes(BITS) {
+        for &width in planes(bits) {
             let mask = 0x0101_0101 * ((1u32 << width) - 1);
-            let per_line = (8 / width) as usize;
-            for quads in quads.chunks_exact(per_line) {
-                let word = quads.iter().enumerate().fold(0, |w, (k, quad)| w | ((quad >> low & mask) << (k as u32 * width)));
+            for quads in quads.chunks_exact(8 / width as usize) {
+                let mut word = 0;
+                for (k, quad) in quads.iter().enumerate() {
+                    word |= (quad >> low & mask) << (k as u32 * width);
+                }
                 unit[64 * line + 4 * lane..][..4].copy_from_slice(&word.to_le_bytes());
                 line += 1;
             }
@@ -312,107 +359,91 @@ pub mod kernel {
     }
 
     /// The values of whole blocks.
-    pub fn dequantise<const BYTES: usize, const RUNS: usize, const GROUPS: usize, const BIAS: i32, const OFFSET: bool>(
-        bytes: &[u8],
-        out: &mut [f32],
-        codes: impl Fn(&[u8; BYTES]) -> [isa::H; RUNS] + Copy,
-        scales: impl Fn(&[u8; BYTES]) -> [f32; GROUPS] + Copy,
-        offsets: impl Fn(&[u8; BYTES]) -> [f32; GROUPS] + Copy,
-    ) {
-        for (block, out) in bytes.as_chunks::<BYTES>().0.iter().zip(out.chunks_exact_mut(16 * RUNS)) {
-            let (runs, scale) = (codes(block), scales(block));
-            let offset = if OFFSET { offsets(block) } else { [0.0; GROUPS] };
-            for (r, out) in out.as_chunks_mut::<16>().0.iter_mut().enumerate() {
-                let mut code = [0u8; 16];
-                isa::h_store(&mut code, runs[r]);
-                let group = r * GROUPS / RUNS;
-                for (out, code) in out.iter_mut().zip(code) {
-                    let value = scale[group] * (i32::from(code) - BIAS) as f32;
-                    *out = if OFFSET { value + offset[group] } else { value };
+    pub fn dequantise(bytes: &[u8], out: &mut [f32], shape: &Shape, decode: &Decode<'_>, parts: &Parts<'_>) {
+        // A block of sixteen weights comes in pairs; the last may be alone.
+        let mut last = [0u8; MAX_BLOCK];
+        let mut codes = [0u8; MAX_BLOCK];
+        let (mut scales, mut offsets) = ([0.0f32; MAX_GROUPS], [0.0f32; MAX_GROUPS]);
+        let cols = UNIT_COLS * shape.units;
+        let group = cols / shape.groups;
+        for (block, out) in bytes.chunks(shape.bytes).zip(out.chunks_mut(cols)) {
+            let block = if block.len() == shape.bytes {
+                block
+            } else {
+                last[..block.len()].copy_from_slice(block);
+                &last[..shape.bytes]
+            };
+            decode(block, &mut codes[..cols]);
+            parts(block, &mut scales, &mut offsets);
+            for (g, (out, codes)) in out.chunks_mut(group).zip(codes.chunks_exact(group)).enumerate() {
+                let (scale, offset) = (scales[g], offsets[g]);
+                for (out, code) in out.iter_mut().zip(codes) {
+                    let value = scale * (shape.value(*code) as f32);
+                    *out = if shape.offset { value + offset } else { value };
                 }
             }
         }
     }
 
     /// Matrix product over rows of the file's layout, with the same bits as over panels.
-    pub fn matmul_rows<
-        const BYTES: usize,
-        const RUNS: usize,
-        const GROUPS: usize,
-        const MAX: i32,
-        const BIAS: i32,
-        const OFFSET: bool,
-    >(
-        mut job: RowJob<'_>,
-        codes: impl Fn(&[u8; BYTES]) -> [isa::H; RUNS] + Copy,
-        scales: impl Fn(&[u8; BYTES]) -> [f32; GROUPS] + Copy,
-        offsets: impl Fn(&[u8; BYTES]) -> [f32; GROUPS] + Copy,
-    ) {
-        for row in job.rows.clone() {
-            let bytes = &job.bytes[row * job.row_bytes..][..job.row_bytes];
-            let mut token = 0;
-            macro_rules! tiles {
-                ($width:expr) => {
-                    while token + $width <= job.x.tokens() {
-                        let acc = dot_rows::<{ $width }, BYTES, RUNS, GROUPS, MAX, BIAS, OFFSET>(
-                            bytes, &job.x, token, codes, scales, offsets,
-                        );
-                        for (t, acc) in acc.into_iter().enumerate() {
-                            job.out.rows(token + t, row..row + 1)[0] = acc;
-                        }
-                        token += $width;
+    pub fn matmul_rows(mut job: RowJob<'_>, shape: &Shape, decode: &Decode<'_>, parts: &Parts<'_>) {
+        let mut codes = [0u8; MAX_BLOCK];
+        let (mut scales, mut offsets) = ([0.0f32; MAX_GROUPS], [0.0f32; MAX_GROUPS]);
+        let cols = UNIT_COLS * shape.units;
+        let codes = &mut codes[..cols];
+        // Sixteen tokens share a decoded block.
+        for first in (0..job.x.tokens()).step_by(16) {
+            let tokens = first..job.x.tokens().min(first + 16);
+            for row in job.rows.clone() {
+                let bytes = &job.bytes[row * job.row_bytes..][..job.row_bytes];
+                let mut acc = [0.0f32; 16];
+                for (b, block) in bytes.chunks_exact(shape.bytes).enumerate() {
+                    decode(block, codes);
+                    shape.look_up(codes);
+                    parts(block, &mut scales, &mut offsets);
+                    for (acc, token) in acc.iter_mut().zip(tokens.clone()) {
+                        let (y, groups) = job.x.row(token);
+                        let (y, groups) = (&y[b * cols..][..cols], &groups[b * shape.units..][..shape.units]);
+                        *acc = dot_block(*acc, shape, codes, &scales, &offsets, y, groups);
                     }
-                };
+                }
+                for (acc, token) in acc.iter().zip(tokens.clone()) {
+                    job.out.rows(token, row..row + 1)[0] = *acc;
+                }
             }
-            tiles!(4);
-            tiles!(1);
         }
     }
 
-    /// Dot products of one row with the rows of `T` tokens.
-
-    fn dot_rows<
-        const T: usize,
-        const BYTES: usize,
-        const RUNS: usize,
-        const GROUPS: usize,
-        const MAX: i32,
-        const BIAS: i32,
-        const OFFSET: bool,
-    >(
-        bytes: &[u8],
-        x: &Activations<'_>,
-        token: usize,
-        codes: impl Fn(&[u8; BYTES]) -> [isa::H; RUNS] + Copy,
-        scales: impl Fn(&[u8; BYTES]) -> [f32; GROUPS] + Copy,
-        offsets: impl Fn(&[u8; BYTES]) -> [f32; GROUPS] + Copy,
-    ) -> [f32; T] {
-        let halves = GROUPS == RUNS;
-        let mut acc = [0.0f32; T];
-        for (b, block) in bytes.as_chunks::<BYTES>().0.iter().enumerate() {
-            let (runs, scale) = (codes(block), scales(block));
-            let offset = if OFFSET { offsets(block) } else { [0.0; GROUPS] };
-            for u in 0..RUNS / 2 {
-                let at = b * (RUNS / 2) + u;
-                for (t, acc) in acc.iter_mut().enumerate() {
-                    let (y, groups) = x.row(token + t);
-                    let (y, act) = (y.as_chunks::<16>().0, &groups[at]);
-                    let dots: [i32; 2] = core::array::from_fn(|h| {
-                        isa::h_dot(runs[2 * u + h], &y[2 * at + h]) - BIAS * i32::from(act.sums[h])
-                    });
-                    let mut add = |group: usize, dot: i32, sum: f32| {
-                        *acc = (scale[group] * act.scale).mul_add(dot as f32, *acc);
-                        if OFFSET {
-                            *acc = offset[group].mul_add(sum, *acc);
-                        }
-                    };
-                    if halves {
-                        add(2 * u, dots[0], act.scaled_halves[0]);
-                        add(2 * u + 1, dots[1], act.scaled_halves[1]);
-                    } else {
-                        add(2 * u * GROUPS / RUNS, dots[0] + dots[1], act.scaled_sum);
-                    }
+    /// Adds one block's part of a dot product.
+    fn dot_block(
+        mut acc: f32,
+        shape: &Shape,
+        codes: &[u8],
+        scales: &[f32; MAX_GROUPS],
+        offsets: &[f32; MAX_GROUPS],
+        y: &[i8],
+        groups: &[ActGroup],
+    ) -> f32 {
+        let halves = shape.groups == 2 * shape.units;
+        for (u, act) in groups.iter().enumerate() {
+            let mut dots = [0i32; 2];
+            for (h, dot) in dots.iter_mut().enumerate() {
+                let at = UNIT_COLS * u + 16 * h;
+                let code = isa::h_load(codes[at..].first_chunk().expect("16 codes"));
+                let sum = isa::h_dot(code, y[at..].first_chunk().expect("16 activations"));
+                *dot = sum - shape.bias * i32::from(act.sums[h]);
+            }
+            let mut add = |group: usize, dot: i32, sum: f32| {
+                acc = (scales[group] * act.scale).mul_add(dot as f32, acc);
+                if shape.offset {
+                    acc = offsets[group].mul_add(sum, acc);
                 }
+            };
+            if halves {
+                add(2 * u, dots[0], act.scaled_halves[0]);
+                add(2 * u + 1, dots[1], act.scaled_halves[1]);
+            } else {
+                add(u * shape.groups / shape.units, dots[0] + dots[1], act.scaled_sum);
             }
         }
         acc

@@ -17,20 +17,20 @@ impl Default for Registry {
 impl Registry {
     /// The formats of this crate.
     pub fn builtin() -> Self {
-        Registry { formats: formats::ALL.to_vec() }
+        Registry { formats: formats::families().flatten().copied().collect() }
     }
 
     /// Adds a format; one of the same name or number takes the place of the earlier one.
     #[must_use]
     pub fn with(mut self, format: &'static Format) -> Self {
-        self.formats.retain(|f| f.id != format.id && !f.name.eq_ignore_ascii_case(format.name));
+        self.formats.retain(|f| (f.id.is_none() || f.id != format.id) && !f.name.eq_ignore_ascii_case(format.name));
         self.formats.push(format);
         self
     }
 
     /// The format with a number.
     pub fn by_id(&self, id: u32) -> Option<&'static Format> {
-        self.iter().find(|f| f.id == id)
+        self.iter().find(|f| f.id == Some(id))
     }
 
     /// The format with a name, in any case.

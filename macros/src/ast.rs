@@ -14,8 +14,8 @@ pub(crate) struct Declaration {
     /// Documentation lines.
     pub docs: Vec<syn::Attribute>,
     pub name: Ident,
-    /// The number of the type in files.
-    pub id: At<u32>,
+    /// The number of the type in files; `None` for a private format, which is known by its name.
+    pub id: Option<At<u32>>,
     /// Weights in a block.
     pub elements: At<usize>,
     /// Bytes of a block, as stated.
@@ -33,6 +33,17 @@ pub(crate) struct Field {
     pub ty: FieldType,
     /// Number of values of an array.
     pub count: Option<At<usize>>,
+    /// What the field follows from, if it carries nothing of its own.
+    pub derived: Option<Derived>,
+}
+
+/// A field that repeats what the codes say: sums that activations carry along.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Derived {
+    /// The sum of the codes that each value covers.
+    Sum,
+    /// The same times the scale.
+    ScaledSum,
 }
 
 /// The type of a field's values.
@@ -45,6 +56,11 @@ pub(crate) enum FieldType {
     F16,
     Bf16,
     F32,
+    /// An exponent: 2^(e - 128), half of the OCP scale, so that doubled E2M1 codes are whole numbers.
+    E8m0,
+    /// Unsigned E4M3: four bits of exponent (bias 7), three of mantissa; the eighth bit is ignored, but 0x7f is 0.
+    E4m3,
+    I16,
 }
 
 impl FieldType {
@@ -57,20 +73,23 @@ impl FieldType {
         ("f16", FieldType::F16),
         ("bf16", FieldType::Bf16),
         ("f32", FieldType::F32),
+        ("e8m0", FieldType::E8m0),
+        ("e4m3", FieldType::E4m3),
+        ("i16", FieldType::I16),
     ];
 
     /// Bytes of one value.
     pub(crate) fn bytes(self) -> usize {
         match self {
-            FieldType::U8 | FieldType::I8 => 1,
-            FieldType::U16 | FieldType::F16 | FieldType::Bf16 => 2,
+            FieldType::U8 | FieldType::I8 | FieldType::E8m0 | FieldType::E4m3 => 1,
+            FieldType::U16 | FieldType::I16 | FieldType::F16 | FieldType::Bf16 => 2,
             FieldType::U32 | FieldType::F32 => 4,
         }
     }
 
     /// Whether the values are floating-point numbers.
     pub(crate) fn is_float(self) -> bool {
-        matches!(self, FieldType::F16 | FieldType::Bf16 | FieldType::F32)
+        matches!(self, FieldType::F16 | FieldType::Bf16 | FieldType::F32 | FieldType::E8m0 | FieldType::E4m3)
     }
 
     /// The spelling.
@@ -83,6 +102,8 @@ impl FieldType {
 pub(crate) struct Table {
     pub name: Ident,
     pub entries: Vec<At<i64>>,
+    /// The file that the entries came from.
+    pub file: Option<String>,
 }
 
 /// `name(parameter) = body;`
@@ -108,6 +129,8 @@ pub(crate) enum ExprKind {
     /// `name[index]`: a field or a table.
     Index(String, Box<Expr>),
     Binary(BinaryOp, Box<Expr>, Box<Expr>),
+    /// `name(argument)`: another rule, or a built-in function.
+    Call(String, Box<Expr>),
     Negate(Box<Expr>),
     If(Box<Expr>, Box<Expr>, Box<Expr>),
 }

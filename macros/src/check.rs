@@ -2,9 +2,9 @@
 
 use crate::ast::{BinaryOp, Declaration, Expr, ExprKind, FieldType, Rule};
 use crate::diag::Errors;
-use crate::model::{Codes, Field, Format, Offset, Part, PartCode, Values};
-use crate::symbol::{Place, Scope, Symbol, eval, place};
-use std::collections::BTreeSet;
+use crate::model::{Codes, Each, Field, Format, Offset, Part, PartCode, Source, Table, Values};
+use crate::symbol::{Place, Scope, Symbol, Tree, eval, place, values as tree_values};
+use std::collections::{BTreeMap, BTreeSet};
 use syn::{Error, Result};
 
 const RULES: &str = "accepted rules: code(i), scale(g), min(g), weight";
@@ -23,7 +23,7 @@ pub(crate) fn check(declaration: &Declaration) -> Result<Format> {
     let format = values.map(|values| Format {
         docs: declaration.docs.clone(),
         name: declaration.name.clone(),
-        id: declaration.id.value,
+        id: declaration.id.as_ref().map(|id| id.value),
         elements: declaration.elements.value,
         bytes: declaration.bytes.value,
         fields,
@@ -31,6 +31,23 @@ pub(crate) fn check(declaration: &Declaration) -> Result<Format> {
         values,
     });
     errors.finish(format)
+}
+
+/// Names and numbers within a family must differ.
+pub(crate) fn distinct(family: &[Declaration]) -> Result<()> {
+    let mut errors = Errors::default();
+    let (mut names, mut ids) = (BTreeSet::new(), BTreeMap::new());
+    for declaration in family {
+        if !names.insert(declaration.name.to_string().to_lowercase()) {
+            errors.push(declaration.name.span(), format!("`{}` is declared twice", declaration.name));
+        }
+        if let Some(id) = &declaration.id
+            && let Some(other) = ids.insert(id.value, declaration.name.to_string())
+        {
+            errors.push(id.span, format!("duplicate id: {} is the number of `{other}` too", id.value));
+        }
+    }
+    errors.finish(Some(()))
 }
 
 /// Lays the fields out one after the other and compares their sum with the stated size.
@@ -48,8 +65,13 @@ fn layout(declaration: &Declaration, errors: &mut Errors) -> (Vec<Field>, Scope)
         if scope.fields.insert(name.clone(), place).is_some() {
             errors.push(field.name.span(), format!("`{name}` is declared twice"));
         }
-        fields.push(Field { name, ty: field.ty, byte, count });
+        fields.push(Field { name, ty: field.ty, byte, count, derived: field.derived });
         byte += field.ty.bytes() * count.unwrap_or(1);
+    }
+    for rule in &declaration.rules {
+        if let Some(parameter) = &rule.parameter {
+            scope.rules.insert(rule.name.to_string(), (parameter.to_string(), rule.body.clone()));
+        }
     }
     for table in &declaration.tables {
         let name = table.name.to_string();
@@ -71,16 +93,20 @@ fn layout(declaration: &Declaration, errors: &mut Errors) -> (Vec<Field>, Scope)
 }
 
 /// The lookup tables.
-fn tables(declaration: &Declaration) -> Vec<(proc_macro2::Ident, Vec<i64>)> {
-    let entries = |t: &crate::ast::Table| t.entries.iter().map(|e| e.value).collect();
-    declaration.tables.iter().map(|t| (t.name.clone(), entries(t))).collect()
+fn tables(declaration: &Declaration) -> Vec<Table> {
+    let table = |t: &crate::ast::Table| Table {
+        name: t.name.clone(),
+        entries: t.entries.iter().map(|e| e.value).collect(),
+        file: t.file.clone(),
+    };
+    declaration.tables.iter().map(table).collect()
 }
 
 /// The sizes of block and group.
 fn sizes(declaration: &Declaration, errors: &mut Errors) {
     let elements = &declaration.elements;
-    if elements.value != 1 && (elements.value == 0 || !elements.value.is_multiple_of(32)) {
-        errors.push(elements.span, "a block has 1 weight (a plain number) or a multiple of 32");
+    if !matches!(elements.value, 1 | 16) && (elements.value == 0 || !elements.value.is_multiple_of(32)) {
+        errors.push(elements.span, "a block has 1 weight (a plain number), 16, or a multiple of 32");
     }
     if let Some(group) = &declaration.group {
         let fits = group.value == 16 || (group.value > 0 && group.value.is_multiple_of(32));
@@ -97,16 +123,41 @@ fn sizes(declaration: &Declaration, errors: &mut Errors) {
 /// Names of rules and their parameters.
 fn names(declaration: &Declaration, errors: &mut Errors) {
     let mut seen = BTreeSet::new();
+    let mut called = BTreeSet::new();
+    declaration.rules.iter().for_each(|rule| calls(&rule.body, &mut called));
     for rule in &declaration.rules {
         let name = rule.name.to_string();
         match (name.as_str(), &rule.parameter) {
             ("code", None) => errors.push(rule.name.span(), "the code is a function of the element: code(i) = …"),
             ("weight", Some(p)) => errors.push(p.span(), "the weight takes no parameter: weight = scale * code"),
             ("code" | "scale" | "min" | "weight", _) => {}
-            _ => errors.push(rule.name.span(), format!("unknown rule `{name}`; {RULES}")),
+            (_, None) => errors.push(rule.name.span(), format!("unknown rule `{name}`; {RULES}, and name(parameter)")),
+            _ if called.contains(&name) => {}
+            _ => errors.push(rule.name.span(), format!("no rule calls `{name}`; {RULES}")),
         }
         if !seen.insert(name.clone()) {
             errors.push(rule.name.span(), format!("`{name}` is given twice"));
+        }
+    }
+}
+
+/// The names that an expression calls.
+fn calls(e: &Expr, into: &mut BTreeSet<String>) {
+    match &e.kind {
+        ExprKind::Int(_) | ExprKind::Float(_) | ExprKind::Name(_) => {}
+        ExprKind::Call(name, a) => {
+            into.insert(name.clone());
+            calls(a, into);
+        }
+        ExprKind::Index(_, a) | ExprKind::Negate(a) => calls(a, into),
+        ExprKind::Binary(_, a, b) => {
+            calls(a, into);
+            calls(b, into);
+        }
+        ExprKind::If(c, a, b) => {
+            calls(c, into);
+            calls(a, into);
+            calls(b, into);
         }
     }
 }
@@ -150,6 +201,8 @@ fn values(
         }
         return None;
     }
+    // The kernels take 32 columns at a time, so a block of 16 goes in pairs.
+    let repeat = if declaration.elements.value == 16 { 2 } else { 1 };
     let groups = declaration.elements.value / group;
     let codes = required(declaration, "code", errors).and_then(|r| code(r, declaration, scope, used, errors));
     let scale = required(declaration, "scale", errors).and_then(|r| part(r, groups, scope, used, errors));
@@ -170,8 +223,8 @@ fn values(
         None => None,
         Some(offset) => Some(offset?),
     };
-    let StoredCodes { raw, bits, table, bias, max } = codes?;
-    Some(Values::Codes(Codes { group, raw, bits, table, bias, max, scale: scale?, offset }))
+    let StoredCodes { raw, each, bitwise, bits, table, bias, max } = codes?;
+    Some(Values::Codes(Codes { group, repeat, raw, each, bitwise, bits, table, bias, max, scale: scale?, offset }))
 }
 
 fn required<'a>(declaration: &'a Declaration, name: &str, errors: &mut Errors) -> Option<&'a Rule> {
@@ -210,6 +263,8 @@ impl Form {
 
 struct StoredCodes {
     raw: Vec<Symbol>,
+    each: Each,
+    bitwise: bool,
     bits: u32,
     table: Option<[u8; 16]>,
     bias: i32,
@@ -242,6 +297,26 @@ fn code(
         }
     }
     symbols.iter().for_each(|s| s.uses(used));
+    let plain = symbols.iter().all(|s| matches!(s, Symbol::Bits { .. }));
+    let each = |values: Option<Vec<i64>>, low: i64| {
+        let rules = declaration.rules.iter().filter_map(|r| {
+            let parameter = r.parameter.as_ref()?.to_string();
+            Some((r.name.to_string(), parameter, r.body.clone()))
+        });
+        Each { parameter: parameter.clone(), body: body.clone(), rules: rules.collect(), values, low }
+    };
+    if !plain && lookup.is_none() {
+        // A few values, however they are computed, are stored as their number in order.
+        let few: Option<BTreeSet<i64>> = symbols.iter().try_fold(BTreeSet::new(), |all, s| {
+            let all: BTreeSet<i64> = all.union(&tree_values(&s.tree(), scope, 16)?).copied().collect();
+            (all.len() <= 16).then_some(all)
+        });
+        if let Some(few) = few {
+            let few: Vec<i64> = few.into_iter().collect();
+            let high = few.len() as i64 - 1;
+            return table(rule, &few.clone(), symbols, high, each(Some(few), 0), errors);
+        }
+    }
     let low = symbols.iter().map(|s| s.range().0).min()?;
     let high = symbols.iter().map(|s| s.range().1).max()?;
     if let Some((entries, _)) = lookup {
@@ -250,7 +325,7 @@ fn code(
             errors.push(rule.body.span, message);
             return None;
         }
-        return table(rule, entries, symbols, high, errors);
+        return table(rule, entries, symbols, high, each(None, 0), errors);
     }
     let raw = stored(symbols, low);
     let bits = width(high - low);
@@ -262,7 +337,9 @@ fn code(
         errors.push(rule.body.span, message);
         return None;
     }
-    Some(StoredCodes { raw, bits, table: None, bias: -(low as i32), max: (high - low) as i32 })
+    let uniform = raw.iter().all(|s| matches!(s, Symbol::Bits { offset: 0, .. }));
+    let (each, bias, max) = (each(None, low), -(low as i32), (high - low) as i32);
+    Some(StoredCodes { raw, each, bitwise: uniform, bits, table: None, bias, max })
 }
 
 /// Names the element at which a rule went wrong.
@@ -276,7 +353,6 @@ fn width(largest: i64) -> u32 {
 
 /// Takes the smallest code off each symbol, so that codes start at 0.
 fn stored(symbols: Vec<Symbol>, low: i64) -> Vec<Symbol> {
-    use crate::symbol::Tree;
     symbols
         .into_iter()
         .map(|symbol| match symbol {
@@ -300,6 +376,7 @@ fn table(
     entries: &[i64],
     raw: Vec<Symbol>,
     high: i64,
+    each: Each,
     errors: &mut Errors,
 ) -> Option<StoredCodes> {
     let low = entries.iter().copied().min()?.min(0);
@@ -313,7 +390,8 @@ fn table(
     for (slot, entry) in table.iter_mut().zip(entries) {
         *slot = (entry - low) as u8;
     }
-    Some(StoredCodes { raw, bits: width(high), table: Some(table), bias: -(low as i32), max: max as i32 })
+    let bitwise = each.values.is_none() && raw.iter().all(|s| matches!(s, Symbol::Bits { .. }));
+    Some(StoredCodes { raw, each, bitwise, bits: width(high), table: Some(table), bias: -(low as i32), max: max as i32 })
 }
 
 /// A scale or minimum as a product for each group.
@@ -339,23 +417,31 @@ fn part(
     let mut float = Vec::with_capacity(groups);
     let mut values = Vec::with_capacity(groups);
     for product in &products {
-        let Some(leaf) = product.float else {
+        let Some(leaf) = product.float.clone() else {
             errors.push(rule.body.span, "a scale or minimum needs a float field among its factors");
             return None;
         };
-        used.extend(8 * leaf.1..8 * (leaf.1 + leaf.0.bytes()));
+        match &leaf.1 {
+            Source::Byte(byte) => used.extend(8 * byte..8 * (byte + leaf.0.bytes())),
+            Source::Bits(symbol) => symbol.uses(used),
+        }
         float.push(leaf);
         values.extend(product.code.clone());
     }
     values.iter().for_each(|v| v.uses(used));
     let factor = products[0].factor;
-    let uniform = products.iter().all(|p| p.factor == factor && p.float.map(|f| f.0) == products[0].float.map(|f| f.0));
+    let kind = |p: &Product| p.float.as_ref().map(|f| f.0);
+    let uniform = products.iter().all(|p| p.factor == factor && kind(p) == kind(&products[0]));
     if !uniform || !(values.is_empty() || values.len() == groups) {
         errors.push(rule.body.span, "all groups need the same kind of product");
         return None;
     }
     if !(factor > 0.0 && factor.is_finite() && factor.to_bits() & 0x7f_ffff == 0) {
         errors.push(rule.body.span, format!("the constant factor {factor} is not a power of two, so it would round"));
+        return None;
+    }
+    if !(float.iter().all(|f| *f == float[0]) || consecutive(&float)) {
+        errors.push(rule.body.span, "the float field is one for all groups, or an array with one value a group");
         return None;
     }
     let low = values.iter().map(|v| v.range().0).min().unwrap_or(0);
@@ -369,10 +455,18 @@ fn part(
     Some(Part { float, code, factor })
 }
 
+/// Whether each group's value follows the one before.
+fn consecutive(float: &[(FieldType, Source)]) -> bool {
+    float.windows(2).all(|w| match (&w[0].1, &w[1].1) {
+        (Source::Byte(a), Source::Byte(b)) => *b == a + w[0].0.bytes(),
+        _ => false,
+    })
+}
+
 /// A product of one floating-point field, whole numbers and constants.
 #[derive(Clone)]
 struct Product {
-    float: Option<(FieldType, usize)>,
+    float: Option<(FieldType, Source)>,
     code: Option<Symbol>,
     factor: f32,
 }
@@ -382,13 +476,22 @@ impl Product {
         let float_field = |name: &str| scope.fields.get(name).is_some_and(|f| f.ty.is_float());
         match &e.kind {
             ExprKind::Name(name) if float_field(name) => {
-                let leaf = place(e, name, None, scope)?;
-                Ok(Product { float: Some(leaf), code: None, factor: 1.0 })
+                let (ty, byte) = place(e, name, None, scope)?;
+                Ok(Product { float: Some((ty, Source::Byte(byte))), code: None, factor: 1.0 })
             }
             ExprKind::Index(name, index) if float_field(name) => {
                 let at = eval(index, scope, bound)?.as_constant();
                 let at = at.ok_or_else(|| Error::new(index.span, "the place of a float must not depend on the block"))?;
-                Ok(Product { float: Some(place(e, name, Some(at), scope)?), code: None, factor: 1.0 })
+                let (ty, byte) = place(e, name, Some(at), scope)?;
+                Ok(Product { float: Some((ty, Source::Byte(byte))), code: None, factor: 1.0 })
+            }
+            ExprKind::Call(name, bits) if name == "f16" => {
+                let symbol = eval(bits, scope, bound)?;
+                let (low, high) = symbol.range();
+                if low < 0 || high > 0xffff {
+                    return Err(Error::new(bits.span, format!("f16 takes sixteen bits, not numbers from {low} to {high}")));
+                }
+                Ok(Product { float: Some((FieldType::F16, Source::Bits(symbol))), code: None, factor: 1.0 })
             }
             ExprKind::Float(value) => Ok(Product { float: None, code: None, factor: *value as f32 }),
             ExprKind::Binary(BinaryOp::Mul, a, b) if Self::has_float(a, scope) || Self::has_float(b, scope) => {
@@ -410,6 +513,7 @@ impl Product {
         match &e.kind {
             ExprKind::Float(_) => true,
             ExprKind::Int(_) => false,
+            ExprKind::Call(name, _) => name == "f16",
             ExprKind::Name(name) => scope.fields.get(name).is_some_and(|f| f.ty.is_float()),
             ExprKind::Index(name, _) => scope.fields.get(name).is_some_and(|f| f.ty.is_float()),
             ExprKind::Negate(a) => Self::has_float(a, scope),
@@ -421,7 +525,7 @@ impl Product {
 
 /// Every bit of the block must mean something.
 fn coverage(declaration: &Declaration, scope: &Scope, used: &BTreeSet<usize>, errors: &mut Errors) {
-    for field in &declaration.fields {
+    for field in declaration.fields.iter().filter(|f| f.derived.is_none()) {
         let Some(place) = scope.fields.get(&field.name.to_string()) else { continue };
         let bits = 8 * place.byte..8 * (place.byte + place.ty.bytes() * place.count.unwrap_or(1));
         let unused: Vec<_> = bits.clone().filter(|b| !used.contains(b)).collect();

@@ -7,9 +7,9 @@
 
 use crate::ast::FieldType;
 use crate::isa::{IsaSpec, TIERS, lower};
-use crate::model::{Codes, Format, Part, Values};
+use crate::model::{Codes, Each, Format, Part, Source, Values};
 use crate::names;
-use crate::plan::{Plan, RecordPart, plan};
+use crate::plan::{Plan, RecordPart, Run, plan};
 use proc_macro2::{Literal, TokenStream};
 use quote::{format_ident, quote};
 
@@ -45,10 +45,23 @@ pub(crate) fn stub(name: &proc_macro2::Ident) -> TokenStream {
     }
 }
 
+/// The list of a family's formats.
+pub(crate) fn list<'a>(names: impl Iterator<Item = &'a proc_macro2::Ident>) -> TokenStream {
+    let k = names::support();
+    quote! {
+        /// The formats of this module, in the order of declaration.
+        pub static FORMATS: &[&#k::Format] = &[#(&#names),*];
+    }
+}
+
 fn facts(format: &Format) -> TokenStream {
     let k = names::support();
     let module = names::module(&format.name);
-    let (name, id, elements, bytes) = (format.name.to_string(), format.id, format.elements, format.bytes);
+    let (name, elements, bytes) = (format.name.to_string(), format.elements, format.bytes);
+    let id = match format.id {
+        Some(id) => quote!(::core::option::Option::Some(#id)),
+        None => quote!(::core::option::Option::None),
+    };
     let about = first_line(&format.docs);
     let fields = format.fields.iter().map(|f| {
         let (name, byte, count) = (&f.name, f.byte, f.count.unwrap_or(1));
@@ -100,7 +113,7 @@ fn float(ty: FieldType) -> TokenStream {
             k::TierKernels {
                 tier: k::Tier::#variant,
                 dequantise: k::float::#module::#dequantise,
-                product: k::Product::Float { matmul: k::float::#module::#matmul },
+                product: k::Product::Float { matmul: k::float_product::#module::#matmul },
             }
         }
     });
@@ -128,41 +141,108 @@ fn coded(format: &Format, codes: &Codes) -> TokenStream {
             }
         }
     });
-    let (bytes, unit, record) = (format.bytes, plan.unit, plan.record);
-    let tables = format.tables.iter().map(|(name, entries)| {
-        let (count, entries) = (entries.len(), entries.iter().map(|e| Literal::i32_unsuffixed(*e as i32)));
-        quote!(static #name: [i32; #count] = [#(#entries),*];)
+    let (bytes, unit, record) = (codes.repeat * format.bytes, plan.unit, plan.record);
+    let tables = format.tables.iter().map(|table| {
+        let (name, count) = (&table.name, table.entries.len());
+        let entries = table.entries.iter().map(|e| Literal::i32_unsuffixed(*e as i32));
+        // Naming the file here makes the compiler look at it again when it changes.
+        let watch = table.file.as_ref().map(|file| quote!(const _: &[u8] = ::core::include_bytes!(#file);));
+        quote!(#watch static #name: [i32; #count] = [#(#entries),*];)
     });
-    let (units, groups) = (format.elements / 32, format.elements / codes.group);
+    let (bits, bias, has_offset) = (codes.bits, Literal::i32_unsuffixed(codes.bias), codes.offset.is_some());
+    let table = codes.table.map(|entries| quote!(static TABLE: [u8; 16] = [#(#entries),*];));
+    let table_ref = match codes.table {
+        Some(_) => quote!(::core::option::Option::Some(&TABLE)),
+        None => quote!(::core::option::Option::None),
+    };
+    let needed = plan.runs.iter().any(|run| matches!(run, Run::Each(_)));
+    let each = needed.then(|| each_function(format, codes, &codes.each));
+    let elements = codes.repeat * format.elements;
+    let (units, groups) = (elements / 32, elements / codes.group);
     quote! {
         #(#tables)*
         const BYTES: usize = #bytes;
         const UNIT: usize = #unit;
         const RECORD: usize = #record;
         const UNITS: usize = #units;
-        const GROUPS: usize = #groups;
+        #table
+        static SHAPE: k::Shape = k::Shape {
+            bytes: BYTES, units: UNITS, groups: #groups, bits: #bits, bias: #bias, offset: #has_offset,
+            unit: UNIT, record: RECORD, table: #table_ref,
+        };
         /// The kernels of every tier of this architecture, the lowest tier first.
         pub static ROWS: &[k::TierKernels] = &[#(#rows),*];
+        #each
         #scalar
         #(#tiers)*
     }
 }
 
+/// Codes that are not just bits, one after the other.
+fn each_function(format: &Format, codes: &Codes, each: &Each) -> TokenStream {
+    let functions = lower::element(each, &format.fields, &format.tables);
+    let (elements, bytes, all) = (format.elements, format.bytes, codes.repeat * format.elements);
+    let stored = match &each.values {
+        Some(values) => {
+            // The number of a value among the few that there are, found by the value itself.
+            let low = values.iter().copied().min().unwrap_or(0);
+            let mut numbers = vec![0u8; (values.iter().copied().max().unwrap_or(0) - low + 1) as usize];
+            for (n, value) in values.iter().enumerate() {
+                numbers[(value - low) as usize] = n as u8;
+            }
+            let (count, low) = (numbers.len(), Literal::i64_unsuffixed(low));
+            quote! {{
+                static NUMBERS: [u8; #count] = [#(#numbers),*];
+                NUMBERS[(value - (#low)) as usize]
+            }}
+        }
+        None => {
+            let low = Literal::i64_unsuffixed(each.low);
+            quote!((value - (#low)) as u8)
+        }
+    };
+    quote! {
+        #functions
+        /// Stored codes of a block.
+        #[inline(never)]
+        fn each(block: &[u8; BYTES]) -> [u8; #all] {
+            let mut all = [0u8; #all];
+            let mut i = 0usize;
+            while i < #all {
+                let value = element(&block[i / #elements * #bytes..], (i % #elements) as i64);
+                all[i] = #stored;
+                i += 1;
+            }
+            all
+        }
+    }
+}
+
 /// What every tier shares: reading scales and offsets, and filling a packed record.
 fn scalar_functions(format: &Format, codes: &Codes, plan: &Plan) -> TokenStream {
-    let groups = format.elements / codes.group;
-    let scales = (0..groups).map(|g| part_value(&codes.scale, g));
-    let offsets = codes.offset.as_ref().map(|offset| {
-        let values = (0..groups).map(|g| {
-            let value = part_value(&offset.part, g);
-            if offset.subtracted { quote!(-(#value)) } else { value }
-        });
-        quote!([#(#values),*])
+    let groups = codes.repeat * format.elements / codes.group;
+    let scales = (0..groups).map(|g| {
+        let value = part_value(&codes.scale, g, format);
+        quote!(scales[#g] = #value;)
     });
-    let offsets = offsets.unwrap_or_else(|| quote!([0.0; GROUPS]));
+    let offsets = codes.offset.iter().flat_map(|offset| {
+        (0..groups).map(move |g| {
+            let value = part_value(&offset.part, g, format);
+            let value = if offset.subtracted { quote!(-(#value)) } else { value };
+            quote!(offsets[#g] = #value;)
+        })
+    });
     let floats = plan.floats.iter().map(|f| {
-        let (width, from, to) = (f.ty.bytes(), f.from, f.to);
-        quote!(k::put::<#width>(record, #to + #width * lane, k::bytes::<#width>(block, #from));)
+        let (width, to) = (f.ty.bytes(), f.to);
+        match &f.from {
+            Source::Byte(from) => {
+                quote!(k::put::<#width>(record, #to + #width * lane, k::bytes::<#width>(block, #from));)
+            }
+            Source::Bits(symbol) => {
+                let value = lower::scalar(symbol);
+                quote!(k::put::<2>(record, #to + 2 * lane, &((#value) as u16).to_le_bytes());)
+            }
+        }
     });
     let record_codes = |part: &Part, at: &RecordPart| -> Vec<TokenStream> {
         let Some(code) = &part.code else { return Vec::new() };
@@ -178,29 +258,37 @@ fn scalar_functions(format: &Format, codes: &Codes, plan: &Plan) -> TokenStream 
         _ => Vec::new(),
     };
     quote! {
-        /// The scale of each group.
-        #[inline]
-        fn scales(block: &[u8; BYTES]) -> [f32; GROUPS] { [#(#scales),*] }
-
-        /// What is added to each weight of a group.
-        #[inline]
-        fn offsets(block: &[u8; BYTES]) -> [f32; GROUPS] { #offsets }
+        /// The scale of each group, and what is added to each weight of it.
+        fn parts(block: &[u8], scales: &mut [f32; k::MAX_GROUPS], offsets: &mut [f32; k::MAX_GROUPS]) {
+            let block: &[u8; BYTES] = k::bytes(block, 0);
+            #(#scales)* #(#offsets)*
+        }
 
         /// Writes the scale parts of one row of a panel.
-        #[inline]
-        fn fill(block: &[u8; BYTES], lane: usize, record: &mut [u8; RECORD]) {
+        fn fill(block: &[u8], lane: usize, record: &mut [u8]) {
+            let block: &[u8; BYTES] = k::bytes(block, 0);
+            let record: &mut [u8; RECORD] = k::bytes_mut(record);
             #(#floats)* #(#scale_codes)* #(#offset_codes)*
         }
     }
 }
 
 /// A part's value of one group, read from the block.
-fn part_value(part: &Part, g: usize) -> TokenStream {
-    let (ty, byte) = part.float[g];
-    let read = format_ident!("{}_at", ty.name());
-    let mut value = quote!(k::#read(block, #byte));
+fn part_value(part: &Part, g: usize, format: &Format) -> TokenStream {
+    let groups = part.float.len();
+    let (ty, from) = &part.float[g % groups];
+    let mut value = match from {
+        Source::Byte(byte) => {
+            let (read, byte) = (format_ident!("{}_at", ty.name()), byte + g / groups * format.bytes);
+            quote!(k::#read(block, #byte))
+        }
+        Source::Bits(symbol) => {
+            let bits = lower::scalar(symbol);
+            quote!(k::f16_bits((#bits) as u16))
+        }
+    };
     if let Some(code) = &part.code {
-        let code = lower::scalar(&code.values[g]);
+        let code = lower::scalar(&code.values[g % groups]);
         value = quote!(#value * (#code) as f32);
     }
     if part.factor != 1.0 {
@@ -237,19 +325,14 @@ fn tier_module(format: &Format, codes: &Codes, plan: &Plan, tier: &IsaSpec) -> T
     let (cfg, name, feature) = (tier.cfg(), tier.ident(), tier.target_feature());
     let about = format!("Kernels of `{}` for {}.", format.name, tier.about);
     let (bias, max) = (Literal::i32_unsuffixed(codes.bias), Literal::i32_unsuffixed(codes.max));
-    let (runs, bits) = (format.elements / 16, codes.bits);
     let (halves, has_offset) = (codes.group == 16, codes.offset.is_some());
     let block_body = lower::block_codes(&plan.runs);
     let unit_body = lower::unit_codes(codes.bits);
-    let (block_lookup, unit_lookup) = match &codes.table {
-        None => (quote!(raw(block)), quote!({ #unit_body })),
-        Some(entries) => {
-            let entries = quote!(&[#(#entries),*]);
-            let (run, quad) = (0..runs, 0..8usize);
-            (
-                quote!({ let raw = raw(block); [#(isa::h_table(raw[#run], #entries)),*] }),
-                quote!({ let quads = { #unit_body }; [#(isa::table(quads[#quad], #entries)),*] }),
-            )
+    let unit_lookup = match &codes.table {
+        None => quote!({ #unit_body }),
+        Some(_) => {
+            let quad = 0..8usize;
+            quote!({ let quads = { #unit_body }; [#(isa::table(quads[#quad], &TABLE)),*] })
         }
     };
     let scale = part_lanes(&plan.scale, codes);
@@ -268,15 +351,9 @@ fn tier_module(format: &Format, codes: &Codes, plan: &Plan, tier: &IsaSpec) -> T
             use k::arch::#name as isa;
             use k::kernel::#name as kernel;
 
-            /// Stored codes of a block, sixteen to a register.
-            #[inline]
+            /// Stored codes of a block.
             #feature
-            fn raw(block: &[u8; BYTES]) -> [isa::H; #runs] { #block_body }
-
-            /// Codes of a block, sixteen to a register.
-            #[inline]
-            #feature
-            fn codes(block: &[u8; BYTES]) -> [isa::H; #runs] { #block_lookup }
+            fn decode(block: &[u8; BYTES], out: &mut [u8]) { #block_body }
 
             /// Codes of a unit of a panel: eight quads of columns, a row to a lane.
             #[inline]
@@ -296,9 +373,7 @@ fn tier_module(format: &Format, codes: &Codes, plan: &Plan, tier: &IsaSpec) -> T
             /// The values of whole blocks.
             #feature
             pub fn dequantise(bytes: &[u8], out: &mut [f32]) {
-                kernel::dequantise::<BYTES, #runs, GROUPS, #bias, #has_offset>(
-                    bytes, out, |block| codes(block), |block| scales(block), |block| offsets(block),
-                );
+                kernel::dequantise(bytes, out, &SHAPE, &|block, out| decode(k::bytes(block, 0), out), &parts);
             }
 
             /// Matrix product over packed panels.
@@ -315,17 +390,13 @@ fn tier_module(format: &Format, codes: &Codes, plan: &Plan, tier: &IsaSpec) -> T
             /// Matrix product over rows in the file's layout.
             #feature
             pub fn matmul_rows(job: k::RowJob<'_>) {
-                kernel::matmul_rows::<BYTES, #runs, GROUPS, #max, #bias, #has_offset>(
-                    job, |block| codes(block), |block| scales(block), |block| offsets(block),
-                );
+                kernel::matmul_rows(job, &SHAPE, &|block, out| decode(k::bytes(block, 0), out), &parts);
             }
 
             /// Packs rows into panels.
             #feature
             pub fn pack(job: k::PackJob<'_>) {
-                kernel::pack::<BYTES, #runs, UNIT, RECORD, UNITS, #bits>(
-                    job, |block| raw(block), |block, lane, record| fill(block, lane, record),
-                );
+                kernel::pack(job, &SHAPE, &|block, out| decode(k::bytes(block, 0), out), &fill);
             }
         }
     }

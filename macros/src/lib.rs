@@ -46,13 +46,35 @@ pub fn quant_format(input: TokenStream) -> TokenStream {
     expand_format(input.into()).into()
 }
 
-/// Declaration to code. After an error the items still exist, so that one mistake gives one message.
+/// Declares formats one after the other, and `FORMATS`, the list of them.
+#[proc_macro]
+pub fn quant_formats(input: TokenStream) -> TokenStream {
+    expand_family(input.into()).into()
+}
+
+/// Declaration to code.
 fn expand_format(input: proc_macro2::TokenStream) -> proc_macro2::TokenStream {
-    let declaration = match syn::parse2::<ast::Declaration>(input) {
-        Ok(declaration) => declaration,
+    match syn::parse2::<ast::Declaration>(input) {
+        Ok(declaration) => expand_declaration(&declaration),
+        Err(error) => error.into_compile_error(),
+    }
+}
+
+/// Declarations to code and a list.
+fn expand_family(input: proc_macro2::TokenStream) -> proc_macro2::TokenStream {
+    let family = match syn::parse2::<parse::Family>(input) {
+        Ok(family) => family.0,
         Err(error) => return error.into_compile_error(),
     };
-    match check::check(&declaration) {
+    let twice = check::distinct(&family).err().map(syn::Error::into_compile_error);
+    let formats = family.iter().map(expand_declaration);
+    let list = emit::list(family.iter().map(|d| &d.name));
+    quote::quote!(#twice #(#formats)* #list)
+}
+
+/// One declaration to code. After an error the items still exist, so that one mistake gives one message.
+fn expand_declaration(declaration: &ast::Declaration) -> proc_macro2::TokenStream {
+    match check::check(declaration) {
         Ok(format) => emit::emit(&format),
         Err(errors) => {
             let (errors, stub) = (errors.into_compile_error(), emit::stub(&declaration.name));

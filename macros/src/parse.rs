@@ -1,18 +1,23 @@
 //! Tokens to tree: the grammar and nothing else.
 //!
 //! ```text
-//! NAME = ID, N weights in B bytes [, groups of G];
-//! field: type;            type = u8 | i8 | u16 | u32 | f16 | bf16 | f32 | [type; N]
-//! table NAME = [ … ];
+//! NAME = ID | private, N weights in B bytes [, groups of G];
+//! field: type;            type = u8 | i8 | u16 | i16 | u32 | f16 | bf16 | f32 | e8m0 | e4m3 | [type; N]
+//! field: type = sum;      carries only the sum of the codes; `= scale * sum`
+//! table NAME = [ … ];     table NAME = grid "file" [ … ];
 //! rule(parameter) = expression;    rule = expression;
 //! ```
+//! The rules `code`, `scale`, `min` and `weight` make the format; others are helpers that they call. A grid file holds
+//! hexadecimal digits, two bits an entry where the list has up to four values and else four, the lowest bits first;
+//! `#` starts a comment. Built-in functions: `parity(x)`, the number of set bits modulo 2, and, as a factor of a scale,
+//! `f16(x)`, the number that these sixteen bits are.
 //! Expressions are Rust's, with Rust's precedence; `>>` binds looser than `*` and tighter than `&`.
 
-use crate::ast::{At, BinaryOp, Declaration, Expr, ExprKind, Field, FieldType, Rule, Table};
+use crate::ast::{At, BinaryOp, Declaration, Derived, Expr, ExprKind, Field, FieldType, Rule, Table};
 use proc_macro2::Ident;
 use syn::parse::{Parse, ParseStream};
 use syn::spanned::Spanned;
-use syn::{Attribute, Error, LitInt, Result, Token, bracketed, parenthesized};
+use syn::{Attribute, Error, LitInt, LitStr, Result, Token, bracketed, parenthesized};
 
 mod word {
     syn::custom_keyword!(weights);
@@ -20,6 +25,10 @@ mod word {
     syn::custom_keyword!(groups);
     syn::custom_keyword!(of);
     syn::custom_keyword!(table);
+    syn::custom_keyword!(private);
+    syn::custom_keyword!(grid);
+    syn::custom_keyword!(sum);
+    syn::custom_keyword!(scale);
 }
 
 fn number<T>(input: ParseStream<'_>) -> Result<At<T>>
@@ -36,7 +45,12 @@ impl Parse for Declaration {
         let docs = input.call(Attribute::parse_outer)?;
         let name: Ident = input.parse()?;
         input.parse::<Token![=]>()?;
-        let id = number(input)?;
+        let id = if input.peek(word::private) {
+            input.parse::<word::private>()?;
+            None
+        } else {
+            Some(number(input)?)
+        };
         input.parse::<Token![,]>()?;
         let elements = number(input)?;
         input.parse::<word::weights>()?;
@@ -51,7 +65,7 @@ impl Parse for Declaration {
         }
         input.parse::<Token![;]>()?;
         let (mut fields, mut tables, mut rules) = (Vec::new(), Vec::new(), Vec::new());
-        while !input.is_empty() {
+        while !input.is_empty() && !starts_declaration(input) {
             if input.peek(word::table) && input.peek2(syn::Ident) {
                 tables.push(table(input)?);
             } else if input.peek2(Token![:]) {
@@ -65,10 +79,77 @@ impl Parse for Declaration {
     }
 }
 
+/// Whether another declaration starts here: its documentation, or `NAME = NUMBER ,`.
+fn starts_declaration(input: ParseStream<'_>) -> bool {
+    let ahead = input.fork();
+    input.peek(Token![#])
+        || (ahead.parse::<Ident>().is_ok()
+            && ahead.parse::<Token![=]>().is_ok()
+            && (ahead.parse::<LitInt>().is_ok() || ahead.parse::<word::private>().is_ok())
+            && ahead.peek(Token![,]))
+}
+
+/// Declarations one after the other.
+pub(crate) struct Family(pub Vec<Declaration>);
+
+impl Parse for Family {
+    fn parse(input: ParseStream<'_>) -> Result<Self> {
+        let mut all = vec![input.parse()?];
+        while !input.is_empty() {
+            all.push(input.parse()?);
+        }
+        Ok(Family(all))
+    }
+}
+
 fn table(input: ParseStream<'_>) -> Result<Table> {
     input.parse::<word::table>()?;
     let name = input.parse()?;
     input.parse::<Token![=]>()?;
+    if input.peek(word::grid) {
+        input.parse::<word::grid>()?;
+        let file: LitStr = input.parse()?;
+        let values: Vec<i64> = numbers(input)?.into_iter().map(|v| v.value).collect();
+        let entries = grid(&file, &values)?.into_iter().map(|value| At { value, span: file.span() }).collect();
+        return Ok(Table { name, entries, file: Some(grid_path(&file)) });
+    }
+    Ok(Table { name, entries: numbers(input)?, file: None })
+}
+
+/// Where a grid file lies: beside the sources of the crate that names it.
+fn grid_path(file: &LitStr) -> String {
+    let folder = std::env::var("CARGO_MANIFEST_DIR").unwrap_or_else(|_| ".".to_string());
+    format!("{folder}/{}", file.value())
+}
+
+/// The entries of a grid file.
+fn grid(file: &LitStr, values: &[i64]) -> Result<Vec<i64>> {
+    let path = grid_path(file);
+    let text = std::fs::read_to_string(&path)
+        .map_err(|e| Error::new(file.span(), format!("the grid file {path} cannot be read: {e}")))?;
+    let digits = text.lines().map(|line| line.split('#').next().unwrap_or("")).flat_map(str::chars);
+    let width = if values.len() <= 4 { 2 } else { 4 };
+    let mut nibbles = Vec::new();
+    for c in digits.filter(|c| !c.is_whitespace()) {
+        let digit = c.to_digit(16).ok_or_else(|| Error::new(file.span(), format!("`{c}` is not a hexadecimal digit")))?;
+        nibbles.push(digit as usize);
+    }
+    let mut entries = Vec::new();
+    for byte in nibbles.chunks_exact(2) {
+        let byte = byte[0] << 4 | byte[1];
+        for shift in (0..8).step_by(width) {
+            let index = byte >> shift & ((1 << width) - 1);
+            let value = values.get(index).copied();
+            entries.push(value.ok_or_else(|| {
+                Error::new(file.span(), format!("the file has entry {index} and the list has {} values", values.len()))
+            })?);
+        }
+    }
+    Ok(entries)
+}
+
+/// `[1, -2, …]`
+fn numbers(input: ParseStream<'_>) -> Result<Vec<At<i64>>> {
     let list;
     bracketed!(list in input);
     let mut entries = Vec::new();
@@ -80,20 +161,33 @@ fn table(input: ParseStream<'_>) -> Result<Table> {
             list.parse::<Token![,]>()?;
         }
     }
-    Ok(Table { name, entries })
+    Ok(entries)
 }
 
 fn field(input: ParseStream<'_>) -> Result<Field> {
     let name = input.parse()?;
     input.parse::<Token![:]>()?;
+    let (count, ty);
     if input.peek(syn::token::Bracket) {
         let array;
         bracketed!(array in input);
-        let ty = field_type(&array)?;
+        ty = field_type(&array)?;
         array.parse::<Token![;]>()?;
-        return Ok(Field { name, ty, count: Some(number(&array)?) });
+        count = Some(number(&array)?);
+    } else {
+        (ty, count) = (field_type(input)?, None);
     }
-    Ok(Field { name, ty: field_type(input)?, count: None })
+    let mut derived = None;
+    if input.parse::<Option<Token![=]>>()?.is_some() {
+        derived = Some(Derived::Sum);
+        if input.peek(word::scale) {
+            input.parse::<word::scale>()?;
+            input.parse::<Token![*]>()?;
+            derived = Some(Derived::ScaledSum);
+        }
+        input.parse::<word::sum>()?;
+    }
+    Ok(Field { name, ty, count, derived })
 }
 
 fn field_type(input: ParseStream<'_>) -> Result<FieldType> {
@@ -136,6 +230,10 @@ fn expr(e: &syn::Expr) -> Result<Expr> {
             syn::UnOp::Neg(_) => ExprKind::Negate(Box::new(expr(&unary.expr)?)),
             other => return Err(Error::new(other.span(), "only `-` is accepted before a value")),
         },
+        syn::Expr::Call(call) => match (&expr(&call.func)?.kind, call.args.len()) {
+            (ExprKind::Name(name), 1) => ExprKind::Call(name.clone(), Box::new(expr(&call.args[0])?)),
+            _ => return Err(Error::new(e.span(), "a call is a rule's name with one argument")),
+        },
         syn::Expr::Index(index) => match expr(&index.expr)?.kind {
             ExprKind::Name(name) => ExprKind::Index(name, Box::new(expr(&index.index)?)),
             _ => return Err(Error::new(index.expr.span(), "only a field or a table can be indexed")),
@@ -158,7 +256,7 @@ fn expr(e: &syn::Expr) -> Result<Expr> {
         other => {
             return Err(Error::new(
                 other.span(),
-                "not an expression of a format: accepted are numbers, names, `field[index]`, \
+                "not an expression of a format: accepted are numbers, names, `field[index]`, `rule(argument)`, \
                  + - * / % & | ^ << >>, comparisons and `if … { … } else { … }`",
             ));
         }

@@ -5,7 +5,7 @@
 //! whose fields follow each other bit by bit is a [`Fetch::Packed`] (spread). Sixteen elements with neither order are
 //! computed one by one: slower, and just as right.
 
-use crate::model::{Codes, Format, Offset, Part};
+use crate::model::{Codes, Format, Offset, Part, Source};
 use crate::ast::FieldType;
 use crate::symbol::{Bit, Symbol};
 
@@ -16,8 +16,8 @@ pub(crate) const RUN: usize = 16;
 pub(crate) enum Run {
     /// Piece by piece, or-ed together.
     Pieces(Vec<Piece>),
-    /// Element by element.
-    Each(Vec<Symbol>),
+    /// Element by element, from this one.
+    Each(usize),
 }
 
 /// Bits of sixteen codes that are fetched together.
@@ -58,8 +58,8 @@ pub(crate) struct RecordPart {
 /// A floating-point value that a record copies from the block.
 pub(crate) struct RecordFloat {
     pub ty: FieldType,
-    /// Byte in the block.
-    pub from: usize,
+    /// Where its bits are in the block.
+    pub from: Source,
     /// Byte in the record, for row 0.
     pub to: usize,
 }
@@ -80,14 +80,19 @@ pub(crate) struct Plan {
 const ROWS: usize = 16;
 
 pub(crate) fn plan(format: &Format, codes: &Codes) -> Plan {
-    let runs = codes.raw.chunks_exact(RUN).map(run).collect();
-    let groups = format.elements / codes.group;
+    let run_of = |n: usize, symbols: &[Symbol]| match (codes.bitwise, run(symbols)) {
+        (true, Some(pieces)) => Run::Pieces(pieces),
+        _ => Run::Each(n * RUN),
+    };
+    let one: Vec<_> = codes.raw.chunks_exact(RUN).enumerate().map(|(n, symbols)| run_of(n, symbols)).collect();
+    let runs = (0..codes.repeat).flat_map(|r| one.iter().map(move |run| run.shifted(r, format))).collect();
+    let groups = codes.repeat * format.elements / codes.group;
     let parts: Vec<&Part> = [Some(&codes.scale), codes.offset.as_ref().map(|o: &Offset| &o.part)].into_iter().flatten().collect();
     let (mut floats, mut end) = (Vec::<RecordFloat>::new(), 0);
     for part in &parts {
-        for (ty, from) in &part.float {
-            if !floats.iter().any(|f| f.from == *from) {
-                floats.push(RecordFloat { ty: *ty, from: *from, to: end });
+        for (ty, from) in repeated(part, codes, format) {
+            if !floats.iter().any(|f| f.from == from) {
+                floats.push(RecordFloat { ty, from, to: end });
                 end += ROWS * ty.bytes();
             }
         }
@@ -96,7 +101,8 @@ pub(crate) fn plan(format: &Format, codes: &Codes) -> Plan {
     let codes_start = end;
     let mut next_code = codes_start;
     let mut place = |part: &Part| {
-        let at = |g: usize| floats.iter().find(|f| f.from == part.float[g].1).expect("every float has a place").to;
+        let float = repeated(part, codes, format);
+        let at = |g: usize| floats.iter().find(|f| f.from == float[g].1).expect("every float has a place").to;
         let placed = RecordPart {
             float: part.float[0].0,
             float_at: at(0),
@@ -115,9 +121,39 @@ pub(crate) fn plan(format: &Format, codes: &Codes) -> Plan {
     Plan { runs, unit: 64 * codes.bits as usize, record: end + coded * groups * ROWS, floats, scale, offset }
 }
 
+/// A part's floats for the groups of all blocks that the kernels take together.
+fn repeated(part: &Part, codes: &Codes, format: &Format) -> Vec<(FieldType, Source)> {
+    let shift = |source: &Source, r: usize| match source {
+        Source::Byte(byte) => Source::Byte(byte + r * format.bytes),
+        Source::Bits(symbol) => Source::Bits(symbol.clone()),
+    };
+    (0..codes.repeat).flat_map(|r| part.float.iter().map(move |(ty, from)| (*ty, shift(from, r)))).collect()
+}
+
+impl Run {
+    /// The same run of a later block.
+    fn shifted(&self, blocks: usize, format: &Format) -> Run {
+        match self {
+            Run::Each(at) => Run::Each(at + blocks * format.elements),
+            Run::Pieces(pieces) => Run::Pieces(
+                pieces
+                    .iter()
+                    .map(|piece| {
+                        let by = blocks * format.bytes;
+                        let fetch = match piece.fetch {
+                            Fetch::Slice { byte, shift } => Fetch::Slice { byte: byte + by, shift },
+                            Fetch::Packed { byte } => Fetch::Packed { byte: byte + by },
+                        };
+                        Piece { fetch, ..piece.clone() }
+                    })
+                    .collect(),
+            ),
+        }
+    }
+}
+
 /// Finds the pieces of sixteen elements, if they have an order.
-fn run(symbols: &[Symbol]) -> Run {
-    let pieces = || -> Option<Vec<Piece>> {
+fn run(symbols: &[Symbol]) -> Option<Vec<Piece>> {
         let segments: Vec<_> = symbols.iter().map(segments).collect::<Option<_>>()?;
         let first = &segments[0];
         let mut pieces = Vec::with_capacity(first.len());
@@ -140,8 +176,6 @@ fn run(symbols: &[Symbol]) -> Run {
             pieces.push(Piece { fetch, width: segment.width, at: segment.at, inverted: segment.inverted });
         }
         Some(pieces)
-    };
-    pieces().map_or_else(|| Run::Each(symbols.to_vec()), Run::Pieces)
 }
 
 /// Neighbouring bits of one byte that are neighbours in the code too.

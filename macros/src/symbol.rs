@@ -36,6 +36,7 @@ pub(crate) enum Symbol {
 pub(crate) enum Tree {
     Leaf(Vec<Bit>, i64),
     Table(String, Box<Tree>),
+    Parity(Box<Tree>),
     Binary(BinaryOp, Box<Tree>, Box<Tree>),
     If(Box<Tree>, Box<Tree>, Box<Tree>),
 }
@@ -52,6 +53,8 @@ pub(crate) struct Place {
 /// What names mean.
 #[derive(Default)]
 pub(crate) struct Scope {
+    /// Rules that others may call: parameter and body.
+    pub rules: BTreeMap<String, (String, Expr)>,
     pub fields: BTreeMap<String, Place>,
     pub tables: BTreeMap<String, Vec<i64>>,
 }
@@ -86,7 +89,7 @@ impl Symbol {
         }
     }
 
-    fn tree(&self) -> Tree {
+    pub(crate) fn tree(&self) -> Tree {
         match self {
             Symbol::Bits { bits, offset } => Tree::Leaf(bits.clone(), *offset),
             Symbol::Opaque { tree, .. } => tree.clone(),
@@ -106,7 +109,7 @@ impl Tree {
                 Bit::Block { index, .. } => Some(*index),
                 _ => None,
             })),
-            Tree::Table(_, a) => a.uses(into),
+            Tree::Table(_, a) | Tree::Parity(a) => a.uses(into),
             Tree::Binary(_, a, b) => {
                 a.uses(into);
                 b.uses(into);
@@ -143,6 +146,7 @@ pub(crate) fn eval(e: &Expr, scope: &Scope, parameter: Option<(&str, i64)>) -> R
             };
             read(e, name, Some(at), scope)
         }
+        ExprKind::Call(name, argument) => call(e, name, &sub(argument)?, scope),
         ExprKind::Negate(inner) => binary(e, BinaryOp::Sub, Symbol::constant(0), sub(inner)?),
         ExprKind::Binary(op, a, b) => binary(e, *op, sub(a)?, sub(b)?),
         ExprKind::If(cond, then, otherwise) => {
@@ -159,6 +163,23 @@ pub(crate) fn eval(e: &Expr, scope: &Scope, parameter: Option<(&str, i64)>) -> R
             }
         }
     }
+}
+
+/// Calls another rule with a number, or a built-in function.
+fn call(e: &Expr, name: &str, argument: &Symbol, scope: &Scope) -> Result<Symbol> {
+    if name == "parity" {
+        let tree = Tree::Parity(Box::new(argument.tree()));
+        return Ok(Symbol::Opaque { low: 0, high: 1, tree });
+    }
+    let Some((parameter, body)) = scope.rules.get(name) else {
+        let known: Vec<_> = scope.rules.keys().map(|n| format!("`{n}`")).collect();
+        let message = format!("there is no rule `{name}`; there are {}, and the function `parity`", known.join(", "));
+        return Err(Error::new(e.span, message));
+    };
+    let Some(value) = argument.as_constant() else {
+        return Err(Error::new(e.span, "a rule is called with a number that does not depend on the block"));
+    };
+    eval(body, scope, Some((parameter, value)))
 }
 
 /// Finds a field's value in the block.
@@ -188,7 +209,7 @@ fn read(e: &Expr, name: &str, index: Option<i64>, scope: &Scope) -> Result<Symbo
     let width = 8 * ty.bytes();
     let mut bits: Vec<_> = (0..width).map(|k| Bit::Block { index: 8 * byte + k, inverted: false }).collect();
     let mut offset = 0;
-    if ty == FieldType::I8 {
+    if matches!(ty, FieldType::I8 | FieldType::I16) {
         // Two's complement: flip the sign bit and take its weight off.
         bits[width - 1] = Bit::Block { index: 8 * byte + width - 1, inverted: true };
         offset = -(1i64 << (width - 1));
@@ -357,4 +378,38 @@ fn opaque(e: &Expr, op: BinaryOp, a: &Symbol, b: &Symbol) -> Result<Symbol> {
         return Err(Error::new(e.span, "the value of this expression could overflow i32"));
     };
     Ok(Symbol::Opaque { low, high, tree: Tree::Binary(op, Box::new(a.tree()), Box::new(b.tree())) })
+}
+
+/// The values that a tree can take, if there are at most `most`; `None` if there may be more.
+pub(crate) fn values(tree: &Tree, scope: &Scope, most: usize) -> Option<BTreeSet<i64>> {
+    let all: BTreeSet<i64> = match tree {
+        Tree::Leaf(bits, offset) => {
+            let free: Vec<_> = bits.iter().enumerate().filter(|(_, b)| matches!(b, Bit::Block { .. })).collect();
+            if free.len() > 11 {
+                return None;
+            }
+            let fixed: i64 = bits.iter().enumerate().filter(|(_, b)| **b == Bit::One).map(|(k, _)| 1i64 << k).sum();
+            (0..1u32 << free.len())
+                .map(|pick| {
+                    let set = free.iter().enumerate().filter(|(n, _)| pick >> n & 1 == 1);
+                    offset + fixed + set.map(|(_, (k, _))| 1i64 << k).sum::<i64>()
+                })
+                .collect()
+        }
+        // Places in a table, through every index: a table's values are few even where its places are many.
+        Tree::Table(name, _) => scope.tables.get(name)?.iter().copied().collect(),
+        Tree::Parity(_) => [0, 1].into(),
+        Tree::If(_, a, b) => values(a, scope, most)?.union(&values(b, scope, most)?).copied().collect(),
+        Tree::Binary(op, a, b) => {
+            let (a, b) = (values(a, scope, most)?, values(b, scope, most)?);
+            let op: fn(i64, i64) -> i64 = match op {
+                BinaryOp::Add => |a, b| a + b,
+                BinaryOp::Sub => |a, b| a - b,
+                BinaryOp::Mul => |a, b| a * b,
+                _ => return None,
+            };
+            a.iter().flat_map(|a| b.iter().map(move |b| op(*a, *b))).collect()
+        }
+    };
+    (all.len() <= most).then_some(all)
 }

@@ -103,7 +103,11 @@ impl Ended {
     pub fn error(&self, code: i32) -> &str {
         assert_eq!(self.code, code, "{self:?}");
         assert_eq!(self.stdout, "", "a failure has no result");
-        assert!(!self.stderr.contains("panicked") && !self.stderr.contains("internal fault"), "{}", self.stderr);
+        assert!(
+            !self.stderr.contains("panicked") && !self.stderr.contains("internal fault"),
+            "{}",
+            self.stderr
+        );
         let errors: Vec<&str> = self.stderr.lines().filter(|line| line.starts_with("error: ")).collect();
         let [error] = errors[..] else { panic!("one line of error, not {}: {}", errors.len(), self.stderr) };
         assert_eq!(self.stderr.lines().last(), Some(error), "the error comes last");

@@ -52,7 +52,12 @@ impl RealModel {
             Self::Gemma3 => "gemma-3-270m-q4_k_m.gguf",
         };
         let path = repository().join("models").join(file);
-        assert!(path.is_file(), "{} is missing: tests/fetch-models.sh {} fetches it", path.display(), self.name());
+        assert!(
+            path.is_file(),
+            "{} is missing: tests/fetch-models.sh {} fetches it",
+            path.display(),
+            self.name()
+        );
         path
     }
 }

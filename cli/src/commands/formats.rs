@@ -20,7 +20,7 @@ pub(crate) struct FormatsArgs {
 #[derive(Serialize)]
 struct Report {
     name: &'static str,
-    id: u32,
+    id: Option<u32>,
     block: usize,
     bytes: usize,
     bpw: f64,
@@ -67,7 +67,7 @@ fn table(registry: &Registry) -> Table {
         let has = format.tiers();
         let facts = [
             format.name.to_owned(),
-            format.id.to_string(),
+            format.id.map_or_else(|| "-".to_owned(), |id| id.to_string()),
             format.elements.to_string(),
             format.bytes.to_string(),
             format!("{:.4}", format.bits_per_weight()).trim_end_matches('0').trim_end_matches('.').to_owned(),

@@ -61,7 +61,8 @@ fn show(plan: &PlanReport, batch: bool, out: &mut Output) -> Result<(), Failure>
 
 fn show_pass(what: &str, pass: &PassReport, out: &mut Output) -> Result<(), Failure> {
     out.line(&format!("\nsteps for {what}: {}", pass.nodes.len()))?;
-    let head = [("step", Align::Right), ("kind", Align::Left), ("rows", Align::Left), ("operations", Align::Left)];
+    let head =
+        [("step", Align::Right), ("kind", Align::Left), ("rows", Align::Left), ("operations", Align::Left)];
     let tail = [("tensors", Align::Left), ("reads", Align::Left), ("makes", Align::Left)];
     let mut table = Table::new(head.into_iter().chain(tail));
     for node in &pass.nodes {
@@ -70,8 +71,10 @@ fn show_pass(what: &str, pass: &PassReport, out: &mut Output) -> Result<(), Fail
     out.text(&table.plain())?;
     let (common, thread) = (grouped(pass.common_bytes), grouped(pass.thread_bytes));
     out.line(&format!("\nvalues for {what}: {common} bytes in common, {thread} for each thread"))?;
-    let head = [("value", Align::Right), ("name", Align::Left), ("shape", Align::Right), ("kind", Align::Left)];
-    let place = [("area", Align::Left), ("offset", Align::Right), ("bytes", Align::Right), ("steps", Align::Right)];
+    let head =
+        [("value", Align::Right), ("name", Align::Left), ("shape", Align::Right), ("kind", Align::Left)];
+    let place =
+        [("area", Align::Left), ("offset", Align::Right), ("bytes", Align::Right), ("steps", Align::Right)];
     let mut table = Table::new(head.into_iter().chain(place));
     for value in &pass.values {
         table.row(placed(value));
@@ -108,7 +111,8 @@ fn placed(value: &ValueReport) -> [String; 8] {
 
 /// Which kernel every tensor got, and why.
 pub(crate) fn kernel_table(plan: &PlanReport) -> Table {
-    let head = [("tensor", Align::Left), ("format", Align::Left), ("dims", Align::Left), ("bytes", Align::Right)];
+    let head =
+        [("tensor", Align::Left), ("format", Align::Left), ("dims", Align::Left), ("bytes", Align::Right)];
     let tail = [("packed", Align::Right), ("kernel", Align::Left), ("reason", Align::Left)];
     let mut table = Table::new(head.into_iter().chain(tail));
     for t in &plan.tensors {

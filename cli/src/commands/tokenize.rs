@@ -70,8 +70,7 @@ impl Tokenize {
         }
         let options = EncodeOptions { add_special: !self.no_bos, parse_special: !self.no_parse_special };
         let ids = tokenizer.encode(&text, options)?;
-        let pieces =
-            ids.iter().map(|&id| prompt::piece(&tokenizer, id)).collect();
+        let pieces = ids.iter().map(|&id| prompt::piece(&tokenizer, id)).collect();
         let report = Report { ids, pieces };
         if app.global.json {
             return app.out.json(&report);

@@ -1,38 +1,38 @@
 //! Plan to words of a tier's vocabulary: what stands in the body of the generated functions.
 //!
 //! ```text
-//! stored codes of a block:   run0 = h_shr_and::<0>(h_load(block[2..18]), 15)
+//! stored codes of a block:   run0 = h_shr_and::<0>(h_load(block[2..18]), 15);  h_store(out[0..16], run0)
 //! stored codes of a unit:    line0 = words(unit, 0, sub);  [shr_and::<0>(line0, 15), shr_and::<4>(line0, 15), …]
 //! ```
 //! All tiers speak the same words, so one lowering serves them; a word that a tier can do better is done better in
 //! that tier's `kernels/src/arch/` module. Which instructions are exact for the codes' range is decided there too,
 //! from the largest code, which every dot product gets as a constant.
 
-use crate::ast::BinaryOp;
+use crate::ast::{BinaryOp, Expr, ExprKind};
+use crate::model::{Each, Field, Table};
 use crate::names;
 use crate::plan::{Fetch, Piece, Run};
 use crate::symbol::{Bit, Symbol, Tree};
 use proc_macro2::TokenStream;
 use quote::quote;
 
-/// The body that turns `block` into runs of sixteen stored codes.
+/// The body that writes the stored codes of `block` into `out`, sixteen at a time.
 pub(crate) fn block_codes(runs: &[Run]) -> TokenStream {
     let lets = runs.iter().enumerate().map(|(k, run)| {
         let name = names::run(k);
         let value = match run {
             Run::Pieces(pieces) => pieces.iter().map(piece).reduce(|a, b| quote!(isa::h_or(#a, #b))).unwrap_or_default(),
-            Run::Each(symbols) => {
-                let values = symbols.iter().map(|s| {
-                    let value = scalar(s);
-                    quote!((#value) as u8)
-                });
-                quote!(isa::h_load(&[#(#values),*]))
-            }
+            Run::Each(from) => quote!(isa::h_load(k::bytes::<16>(&all, #from))),
         };
         quote!(let #name = #value;)
     });
-    let all = (0..runs.len()).map(names::run);
-    quote!(#(#lets)* [#(#all),*])
+    let each = runs.iter().any(|run| matches!(run, Run::Each(_)));
+    let all = each.then(|| quote!(let all = each(block);));
+    let stores = (0..runs.len()).map(|k| {
+        let (name, at) = (names::run(k), 16 * k);
+        quote!(isa::h_store(k::bytes_mut(&mut out[#at..]), #name);)
+    });
+    quote!(#all #(#lets #stores)*)
 }
 
 /// One piece of sixteen codes.
@@ -111,12 +111,22 @@ fn walk(tree: &Tree) -> TokenStream {
             let (name, index) = (names::local(name), walk(index));
             quote!((#name[(#index) as usize] as i32))
         }
+        Tree::Parity(a) => {
+            let a = walk(a);
+            quote!((((#a).count_ones() & 1) as i32))
+        }
         Tree::If(cond, a, b) => {
             let (cond, a, b) = (walk(cond), walk(a), walk(b));
             quote!((if #cond != 0 { #a } else { #b }))
         }
         Tree::Binary(op, a, b) => {
-            let (a, b) = (walk(a), walk(b));
+            operation(*op, &walk(a), &walk(b), &quote!(i32))
+        }
+    }
+}
+
+/// An operation on two values of an integer type.
+fn operation(op: BinaryOp, a: &TokenStream, b: &TokenStream, ty: &TokenStream) -> TokenStream {
             match op {
                 BinaryOp::Add => quote!((#a + #b)),
                 BinaryOp::Sub => quote!((#a - #b)),
@@ -128,15 +138,13 @@ fn walk(tree: &Tree) -> TokenStream {
                 BinaryOp::Xor => quote!((#a ^ #b)),
                 BinaryOp::Shl => quote!((#a << #b)),
                 BinaryOp::Shr => quote!((#a >> #b)),
-                BinaryOp::Lt => quote!(((#a < #b) as i32)),
-                BinaryOp::Le => quote!(((#a <= #b) as i32)),
-                BinaryOp::Gt => quote!(((#a > #b) as i32)),
-                BinaryOp::Ge => quote!(((#a >= #b) as i32)),
-                BinaryOp::Eq => quote!(((#a == #b) as i32)),
-                BinaryOp::Ne => quote!(((#a != #b) as i32)),
+                BinaryOp::Lt => quote!(((#a < #b) as #ty)),
+                BinaryOp::Le => quote!(((#a <= #b) as #ty)),
+                BinaryOp::Gt => quote!(((#a > #b) as #ty)),
+                BinaryOp::Ge => quote!(((#a >= #b) as #ty)),
+                BinaryOp::Eq => quote!(((#a == #b) as #ty)),
+                BinaryOp::Ne => quote!(((#a != #b) as #ty)),
             }
-        }
-    }
 }
 
 /// Bits of the block put together, plus an offset.
@@ -186,4 +194,90 @@ fn field(index: usize, width: usize, inverted: bool, at: usize) -> TokenStream {
     }
     let at = at as u32;
     if at == 0 { quote!((#value)) } else { quote!((#value << #at)) }
+}
+
+/// How a code is computed from an element's number: the body of `fn element(block, i) -> i64`, and the rules that it
+/// calls as functions.
+pub(crate) fn element(each: &Each, fields: &[Field], tables: &[Table]) -> TokenStream {
+    let context = Context { fields, tables };
+    let rules = each.rules.iter().filter(|(name, ..)| !matches!(name.as_str(), "code" | "scale" | "min" | "weight"));
+    let functions = rules.map(|(name, parameter, body)| {
+        let (name, parameter, body) = (rule(name), names::local(parameter), context.expr(body));
+        quote! {
+            #[inline(always)]
+            fn #name(block: &[u8], #parameter: i64) -> i64 { #body }
+        }
+    });
+    let (parameter, body) = (names::local(&each.parameter), context.expr(&each.body));
+    quote! {
+        #(#functions)*
+        #[inline(always)]
+        fn element(block: &[u8], #parameter: i64) -> i64 { #body }
+    }
+}
+
+fn rule(name: &str) -> proc_macro2::Ident {
+    quote::format_ident!("rule_{}", name)
+}
+
+/// What names mean in an expression that is computed at run time.
+struct Context<'a> {
+    fields: &'a [Field],
+    tables: &'a [Table],
+}
+
+impl Context<'_> {
+    fn expr(&self, e: &Expr) -> TokenStream {
+        match &e.kind {
+            ExprKind::Int(value) => {
+                let value = proc_macro2::Literal::i64_unsuffixed(*value);
+                quote!(#value)
+            }
+            ExprKind::Float(_) => quote!(compile_error!("a fraction in a code")),
+            ExprKind::Name(name) => match self.field(name) {
+                Some(field) => Self::read(field, &quote!(0)),
+                None => {
+                    let name = names::local(name);
+                    quote!(#name)
+                }
+            },
+            ExprKind::Index(name, index) => {
+                let index = self.expr(index);
+                match (self.field(name), self.tables.iter().find(|t| t.name == name)) {
+                    (Some(field), _) => Self::read(field, &index),
+                    (None, Some(table)) => {
+                        let name = &table.name;
+                        quote!((#name[(#index) as usize] as i64))
+                    }
+                    (None, None) => quote!(compile_error!("an unknown name in a code")),
+                }
+            }
+            ExprKind::Call(name, argument) => {
+                let argument = self.expr(argument);
+                if name == "parity" {
+                    return quote!((((#argument).count_ones() & 1) as i64));
+                }
+                let name = rule(name);
+                quote!(#name(block, #argument))
+            }
+            ExprKind::Negate(a) => {
+                let a = self.expr(a);
+                quote!((-#a))
+            }
+            ExprKind::Binary(op, a, b) => operation(*op, &self.expr(a), &self.expr(b), &quote!(i64)),
+            ExprKind::If(cond, a, b) => {
+                let (cond, a, b) = (self.expr(cond), self.expr(a), self.expr(b));
+                quote!((if #cond != 0 { #a } else { #b }))
+            }
+        }
+    }
+
+    fn field(&self, name: &str) -> Option<&Field> {
+        self.fields.iter().find(|f| f.name == name)
+    }
+
+    fn read(field: &Field, index: &TokenStream) -> TokenStream {
+        let (byte, read) = (field.byte, quote::format_ident!("int_{}", field.ty.name()));
+        quote!(k::#read(block, #byte, #index))
+    }
 }

@@ -265,6 +265,7 @@ impl MergeRules for PairTable {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::files::{Array, Value};
     use crate::text::testing::{bpe_metadata, cpu_seconds, encode};
     use crate::text::{EncodeOptions, Tokenizer};
 
@@ -286,7 +287,7 @@ mod tests {
             .filter(|t| t.as_bytes() != b"ab")
             .cloned()
             .collect();
-        m.insert("tokenizer.ggml.tokens", crate::files::Value::Array(crate::files::Array::String(tokens)));
+        m.insert("tokenizer.ggml.tokens", Value::Array(Array::String(tokens)));
         m.remove("tokenizer.ggml.token_type");
         let t = Tokenizer::from_metadata(&m).unwrap();
         assert_eq!(encode(&t, "abab"), ["a", "b", "a", "b"]);
@@ -300,15 +301,34 @@ mod tests {
             let mut m = bpe_metadata(pre, &merges);
             let mut tokens = m.strings("tokenizer.ggml.tokens").unwrap().to_vec();
             tokens.push(Str::from("abcd"));
-            m.insert(
-                "tokenizer.ggml.tokens",
-                crate::files::Value::Array(crate::files::Array::String(tokens)),
-            );
+            m.insert("tokenizer.ggml.tokens", Value::Array(Array::String(tokens)));
             m.remove("tokenizer.ggml.token_type");
             Tokenizer::from_metadata(&m).unwrap()
         };
         assert_eq!(encode(&with("gpt-2"), "abcd"), ["ab", "cd"]);
         assert_eq!(encode(&with("llama-bpe"), "abcd"), ["abcd"]);
+    }
+
+    #[test]
+    fn vocabularies_that_spell_in_characters() {
+        let tokens = ["<s>", "a", "b", "ab", "\u{2581}", "\u{2581}a", "<0xC3>", "<0xA9>"];
+        let mut m = crate::files::Metadata::new();
+        let strings =
+            |texts: &[&str]| Value::Array(Array::String(texts.iter().map(|&t| Str::from(t)).collect()));
+        m.insert("tokenizer.ggml.model", Value::String("gemma4".into()));
+        m.insert("tokenizer.ggml.tokens", strings(&tokens));
+        m.insert("tokenizer.ggml.token_type", Value::Array(Array::I32(vec![3, 1, 1, 1, 1, 1, 6, 6])));
+        m.insert("tokenizer.ggml.merges", strings(&["a b", "\u{2581} a"]));
+        m.insert("tokenizer.ggml.bos_token_id", Value::U32(0));
+        let t = Tokenizer::from_metadata(&m).unwrap();
+        assert_eq!(encode(&t, "ab aé"), ["ab", "▁a", "<0xC3>", "<0xA9>"]);
+        assert_eq!(t.decode(&[5, 6, 7]), " aé");
+        assert!(t.adds_bos());
+        // The same entries without marks for spaces: words only.
+        m.insert("tokenizer.ggml.model", Value::String("gpt2".into()));
+        m.insert("tokenizer.ggml.pre", Value::String("whitespace".into()));
+        let t = Tokenizer::from_metadata(&m).unwrap();
+        assert_eq!(encode(&t, " ab\n a "), ["ab", "a"]);
     }
 
     #[test]
@@ -319,9 +339,9 @@ mod tests {
         }
         // A space as left half: the cut is searched from the second byte.
         let mut m = bpe_metadata("gpt-2", &[]);
-        m.insert(MERGES, crate::files::Value::Array(crate::files::Array::String(vec![Str::from("  b")])));
+        m.insert(MERGES, Value::Array(Array::String(vec![Str::from("  b")])));
         assert!(Tokenizer::from_metadata(&m).is_ok());
-        m.insert(MERGES, crate::files::Value::U32(1));
+        m.insert(MERGES, Value::U32(1));
         assert!(Tokenizer::from_metadata(&m).unwrap_err().to_string().contains(MERGES));
     }
 

@@ -6,7 +6,7 @@
 use aho_corasick::{AhoCorasick, MatchKind};
 
 use super::TextError;
-use super::vocab::{TOKENS, TokenType, Vocab};
+use super::vocab::{Kind, TOKENS, TokenType, Vocab};
 
 /// A stretch of text or a token that was cut out of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,6 +24,32 @@ pub(crate) struct Strip {
     pub(crate) right: bool,
 }
 
+/// Which white space each special token takes along. Files do not say; two families of vocabularies are known for
+/// it, and are recognised by what they contain.
+fn strip_rule(vocab: &Vocab) -> impl Fn(u32) -> Strip {
+    // Phi-3: every mark but the three it shares with its ancestor eats the white space after it.
+    let phi3 = vocab.kind == Kind::Spm
+        && vocab.find(b"<|placeholder1|>").is_some()
+        && vocab.find(b"<|assistant|>").is_some();
+    let kept = ["<unk>", "<s>", "<|endoftext|>"].map(|text| vocab.find(text.as_bytes()));
+    // The masks of BERT's descendants with byte-level vocabularies eat the white space before them.
+    let masked = vocab.pre.as_deref().is_some_and(|pre| {
+        matches!(
+            pre,
+            "jina-v1-en"
+                | "jina-v2-code"
+                | "jina-v2-de"
+                | "jina-v2-es"
+                | "jina-de"
+                | "jina-es"
+                | "roberta-bpe"
+                | "modern-bert"
+        )
+    });
+    let masks = [vocab.ids.mask, vocab.find(b"<mask>"), vocab.find(b"[MASK]")];
+    move |id| Strip { left: masked && masks.contains(&Some(id)), right: phi3 && !kept.contains(&Some(id)) }
+}
+
 /// The special tokens of a vocabulary.
 #[derive(Debug)]
 pub(crate) struct Special {
@@ -39,8 +65,9 @@ struct Set {
 }
 
 impl Special {
-    /// Collects the special tokens; `strip` says which white space each takes along.
-    pub(crate) fn new(vocab: &Vocab, strip: impl Fn(u32) -> Strip) -> Result<Self, TextError> {
+    /// Collects the special tokens.
+    pub(crate) fn new(vocab: &Vocab) -> Result<Self, TextError> {
+        let strip = strip_rule(vocab);
         let set = |wanted: &[TokenType]| {
             let ids: Vec<u32> = (0..vocab.len() as u32)
                 .filter(|&id| wanted.contains(&vocab.types[id as usize]))

@@ -4,7 +4,7 @@ use super::TextError;
 use super::bpe::{Bpe, BpeScratch};
 use super::merge::Merger;
 use super::rwkv::Rwkv;
-use super::special::{Fragment, Special, Strip};
+use super::special::{Fragment, Special};
 use super::spm::Spm;
 use super::stream::Utf8Buffer;
 use super::ugm::{Ugm, UgmScratch};
@@ -81,7 +81,7 @@ impl Tokenizer {
         Ok(Self {
             before: ids.bos.filter(|_| vocab.add_bos.unwrap_or(bos)),
             after: if vocab.kind == Kind::Wpm { separator } else { eos },
-            special: Special::new(&vocab, |_| Strip::default())?,
+            special: Special::new(&vocab)?,
             vocab,
             algorithm,
         })
@@ -323,6 +323,27 @@ mod tests {
         assert!(
             t.is_end_of_generation(id("<end_of_turn>")) && !t.is_end_of_generation(id("<start_of_turn>"))
         );
+    }
+
+    #[test]
+    fn marks_of_known_families_eat_white_space() {
+        let entries = [("<|placeholder1|>", 3), ("<|assistant|>", 3), ("<|endoftext|>", 3)];
+        let t = Tokenizer::from_metadata(&with_types(spm_metadata(&[("a", -1.0), ("▁", -2.0)]), &entries));
+        // The scores of the added marks are missing.
+        assert!(t.is_err());
+        let mut m = with_types(spm_metadata(&[("a", -1.0), ("▁", -2.0)]), &entries);
+        m.insert("tokenizer.ggml.scores", Value::Array(crate::files::Array::F32(vec![-1.0; 264])));
+        m.insert("tokenizer.ggml.add_space_prefix", Value::Bool(false));
+        let t = Tokenizer::from_metadata(&m).unwrap();
+        let texts = |text| {
+            let ids = t.encode(text, RAW).unwrap();
+            ids.iter().map(|&id| String::from_utf8_lossy(t.token_text(id)).into_owned()).collect::<Vec<_>>()
+        };
+        assert_eq!(texts("a <|assistant|>\n a"), ["a", "▁", "<|assistant|>", "a"]);
+        assert_eq!(texts("<|endoftext|> a"), ["<|endoftext|>", "▁", "a"]);
+        let m = with_types(bpe_metadata("roberta-bpe", &[]), &[("<mask>", 3)]);
+        let t = Tokenizer::from_metadata(&m).unwrap();
+        assert_eq!(t.encode("a <mask> b", RAW).unwrap().len(), 4);
     }
 
     #[test]

@@ -245,3 +245,129 @@ impl CharsMap {
         Some((length, rest.split('\0').next().unwrap_or(rest)))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::files::Str;
+    use crate::text::testing::{cpu_seconds, encode};
+    use crate::text::{EncodeOptions, Tokenizer};
+
+    fn metadata(entries: &[(&str, f32, i32)]) -> Metadata {
+        let all = [("<pad>", 0.0, 3), ("</s>", 0.0, 3), ("<unk>", 0.0, 2)].iter().chain(entries);
+        let (mut tokens, mut scores, mut types) = (Vec::new(), Vec::new(), Vec::new());
+        for &(text, score, kind) in all {
+            tokens.push(Str::from(text));
+            scores.push(score);
+            types.push(kind);
+        }
+        let mut m = Metadata::new();
+        m.insert("tokenizer.ggml.model", Value::String("t5".into()));
+        m.insert("tokenizer.ggml.tokens", Value::Array(Array::String(tokens)));
+        m.insert("tokenizer.ggml.scores", Value::Array(Array::F32(scores)));
+        m.insert("tokenizer.ggml.token_type", Value::Array(Array::I32(types)));
+        m.insert("tokenizer.ggml.add_eos_token", Value::Bool(false));
+        m
+    }
+
+    /// A character map with the one rule A -> `replacement`, built by hand.
+    fn charsmap(replacement: &str) -> Vec<u8> {
+        let mut units = vec![0u32; 512];
+        units[0] = 0x100 << 10;
+        let child = 0x100 ^ u32::from(b'A');
+        units[child as usize] = (child ^ 0x1C0) << 10 | 0x100 | u32::from(b'A');
+        units[0x1C0] = 0x8000_0000;
+        let mut bytes = (units.len() as u32 * 4).to_le_bytes().to_vec();
+        bytes.extend(units.iter().flat_map(|u| u.to_le_bytes()));
+        bytes.extend(replacement.bytes().chain([0]));
+        bytes
+    }
+
+    const ABC: [(&str, f32, i32); 5] =
+        [("▁", -3.0, 1), ("a", -2.0, 1), ("b", -2.0, 1), ("ab", -3.0, 1), ("▁a", -2.5, 1)];
+
+    #[test]
+    fn the_best_sum_of_scores_wins() {
+        let t = Tokenizer::from_metadata(&metadata(&ABC)).unwrap();
+        // "▁a" + "b" costs 4.5, "▁" + "ab" costs 6.
+        assert_eq!(encode(&t, "ab"), ["▁a", "b"]);
+        assert_eq!(encode(&t, "ab ab"), ["▁a", "b", "▁a", "b"]);
+        assert_eq!(encode(&t, "bab"), ["▁", "b", "ab"]);
+    }
+
+    #[test]
+    fn unknown_characters_are_one_token_or_their_bytes() {
+        let t = Tokenizer::from_metadata(&metadata(&ABC)).unwrap();
+        assert_eq!(encode(&t, "a🦙🦙b"), ["▁a", "<unk>", "b"]);
+        let names: Vec<String> = (0..256).map(|b| format!("<0x{b:02X}>")).collect();
+        let mut entries = ABC.to_vec();
+        entries.extend(names.iter().map(|n| (n.as_str(), 0.0, 6)));
+        let t = Tokenizer::from_metadata(&metadata(&entries)).unwrap();
+        assert_eq!(encode(&t, "a🦙b"), ["▁a", "<0xF0>", "<0x9F>", "<0xA6>", "<0x99>", "b"]);
+        assert_eq!(t.decode(&t.encode("a🦙", EncodeOptions::default()).unwrap()), " a🦙");
+    }
+
+    #[test]
+    fn characters_are_rewritten_and_white_space_is_put_in_order() {
+        let mut m = metadata(&ABC);
+        m.insert(CHARSMAP, Value::Array(Array::U8(charsmap("ab"))));
+        let t = Tokenizer::from_metadata(&m).unwrap();
+        assert_eq!(encode(&t, "A"), ["▁a", "b"]);
+        assert_eq!(encode(&t, "a  b "), ["▁a", "▁", "▁", "b", "▁"]);
+        m.insert("tokenizer.ggml.remove_extra_whitespaces", Value::Bool(true));
+        let t = Tokenizer::from_metadata(&m).unwrap();
+        assert_eq!(encode(&t, "  a  b "), ["▁a", "▁", "b"]);
+        assert_eq!(encode(&t, "  "), Vec::<String>::new());
+        m.insert("tokenizer.ggml.add_space_prefix", Value::Bool(false));
+        let t = Tokenizer::from_metadata(&m).unwrap();
+        assert_eq!(encode(&t, "  a  a "), ["a", "▁a"]);
+    }
+
+    #[test]
+    fn user_defined_entries_are_free_and_not_rewritten() {
+        let mut entries = ABC.to_vec();
+        entries.push(("bA", -100.0, 4));
+        let mut m = metadata(&entries);
+        m.insert(CHARSMAP, Value::Array(Array::I8(charsmap("ab").iter().map(|&b| b as i8).collect())));
+        let t = Tokenizer::from_metadata(&m).unwrap();
+        assert_eq!(encode(&t, "abA"), ["▁a", "bA"]);
+    }
+
+    #[test]
+    fn broken_character_maps_are_errors_or_do_nothing() {
+        let with = |bytes: Vec<u8>| {
+            let mut m = metadata(&ABC);
+            m.insert(CHARSMAP, Value::Array(Array::U8(bytes)));
+            Tokenizer::from_metadata(&m)
+        };
+        for bad in [vec![1], vec![8, 0, 0, 0, 1], vec![3, 0, 0, 0, 1, 2, 3], vec![255; 8], vec![0; 8]] {
+            assert!(with(bad.clone()).unwrap_err().to_string().contains(CHARSMAP), "{bad:?}");
+        }
+        let good = charsmap("ab");
+        assert!(with([&good[..good.len() - 1], &[0xFF]].concat()).is_err());
+        // Any trie is safe to walk, whatever its units say.
+        let mut state = 1u64;
+        for _ in 0..200 {
+            let mut bytes = good.clone();
+            for byte in &mut bytes[4..2052] {
+                state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+                if state >> 62 == 0 {
+                    *byte = (state >> 40) as u8;
+                }
+            }
+            if let Ok(t) = with(bytes) {
+                t.encode("AAAaA bA é", EncodeOptions::default()).unwrap();
+            }
+        }
+    }
+
+    #[test]
+    fn a_million_equal_letters_take_less_than_a_second() {
+        let t = Tokenizer::from_metadata(&metadata(&ABC)).unwrap();
+        let text = "a".repeat(1_000_000);
+        let seconds = cpu_seconds(|| {
+            t.encode(&text, EncodeOptions::default()).unwrap();
+        });
+        assert!(seconds < 1.0, "{seconds}");
+    }
+}

@@ -167,7 +167,7 @@ const TYPES: &str = "tokenizer.ggml.token_type";
 const SCORES: &str = "tokenizer.ggml.scores";
 
 /// Texts that end an answer wherever they are tokens, whatever the metadata says.
-const END_TEXTS: [&str; 19] = [
+const END_TEXTS: [&str; 21] = [
     "<|eot_id|>",
     "<|im_end|>",
     "<|end|>",
@@ -177,6 +177,7 @@ const END_TEXTS: [&str; 19] = [
     "<|calls|>",
     "<end_of_turn>",
     "<turn|>",
+    "<|tool_response>",
     "<|endoftext|>",
     "<|end_of_text|>",
     "<|eom_id|>",
@@ -187,6 +188,7 @@ const END_TEXTS: [&str; 19] = [
     "[EOS]",
     "<｜end▁of▁sentence｜>",
     "<end_of_utterance>",
+    "</s>",
 ];
 
 impl Vocab {
@@ -341,36 +343,30 @@ impl Vocab {
     /// Turns user-defined entries that are marks into control tokens.
     ///
     /// Many converters enter turn marks as user-defined, which ordinary text is searched for. Then a user could
-    /// write a turn of somebody else. An entry in angle or square brackets that the file's own chat template uses,
-    /// or that ends an answer, is a mark. Reasoning and tool tags stay user-defined: they may stand in answers.
+    /// write a turn of somebody else. Marks are: what ends an answer; what is written `<|…|>`; and what stands in
+    /// brackets and is used by the file's own chat template. The tags of reasoning and tools stay user-defined:
+    /// they may stand in answers and must print.
     fn mark_controls(&mut self, m: &Metadata) {
         let templates: Vec<&str> = m
             .iter()
             .filter(|(key, _)| key.starts_with("tokenizer.chat_template"))
             .filter_map(|(key, _)| m.str(key))
             .collect();
-        let mut marked = Vec::new();
         for id in 0..self.len() as u32 {
             if self.types[id as usize] != TokenType::UserDefined {
                 continue;
             }
             let Ok(text) = std::str::from_utf8(self.entries.get(id as usize)) else { continue };
-            let bracketed = text.len() > 2
-                && ((text.starts_with('<') && text.ends_with('>'))
-                    || (text.starts_with('[') && text.ends_with(']')));
+            let within = |open: &str, close: &str| {
+                text.len() > open.len() + close.len() && text.starts_with(open) && text.ends_with(close)
+            };
             let tag = ["think", "tool", "channel", "\""].iter().any(|word| text.contains(word));
-            let used = || templates.iter().any(|t| t.contains(text));
-            if self.end_of_generation.binary_search(&id).is_ok() || (bracketed && !tag && used()) {
-                marked.push(id);
-            }
-        }
-        for id in marked {
-            self.types[id as usize] = TokenType::Control;
-        }
-        for id in [self.ids.bos, self.ids.eos, self.ids.eot, self.ids.eom].into_iter().flatten() {
-            let kind = &mut self.types[id as usize];
-            if *kind == TokenType::UserDefined {
-                *kind = TokenType::Control;
+            let barred = within("<|", "|>") || within("<\u{FF5C}", "\u{FF5C}>");
+            let used = (within("<", ">") || within("[", "]")) && templates.iter().any(|t| t.contains(text));
+            let ends = self.end_of_generation.binary_search(&id).is_ok();
+            let begins = [self.ids.bos, self.ids.eos].contains(&Some(id));
+            if ends || begins || (!tag && (barred || used)) {
+                self.types[id as usize] = TokenType::Control;
             }
         }
     }

@@ -209,3 +209,26 @@ pub fn h_dot(codes: H, y: &[i8; 16]) -> i32 {
     let two = _mm_add_epi32(four, _mm_shuffle_epi32::<0b01_00_11_10>(four));
     _mm_cvtsi128_si32(_mm_add_epi32(two, _mm_shuffle_epi32::<0b10_11_00_01>(two)))
 }
+
+/// Loads `LANES` exponents, one to a lane: 2^(e - 128), which for 0 and 1 is subnormal.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+pub fn load_e8m0(bytes: &[u8; 8]) -> __m256 {
+    let e = load_u8(bytes);
+    let normal = _mm256_slli_epi32::<23>(_mm256_sub_epi32(e, _mm256_set1_epi32(1)));
+    let small = _mm256_sllv_epi32(_mm256_set1_epi32(0x0020_0000), e);
+    let is_small = _mm256_cmpgt_epi32(_mm256_set1_epi32(2), e);
+    _mm256_castsi256_ps(_mm256_blendv_epi8(normal, small, is_small))
+}
+
+/// Loads `LANES` unsigned E4M3 numbers, one to a lane: the eighth bit is ignored, but 0x7f is 0.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+pub fn load_e4m3(bytes: &[u8; 8]) -> __m256 {
+    let x = load_u8(bytes);
+    let is_nan = _mm256_cmpeq_epi32(x, _mm256_set1_epi32(0x7f));
+    let magnitude = _mm256_and_si256(x, _mm256_set1_epi32(0x7f));
+    let kept = _mm256_andnot_si256(is_nan, _mm256_slli_epi32::<20>(magnitude));
+    // The bits as an f32 are the number times 2^-120, subnormal numbers included.
+    _mm256_mul_ps(_mm256_castsi256_ps(kept), _mm256_set1_ps(f32::from_bits(247 << 23)))
+}

@@ -190,3 +190,26 @@ pub fn h_dot(codes: H, y: &[i8; 16]) -> i32 {
     let two = _mm_add_epi32(four, _mm_shuffle_epi32::<0b01_00_11_10>(four));
     _mm_cvtsi128_si32(_mm_add_epi32(two, _mm_shuffle_epi32::<0b10_11_00_01>(two)))
 }
+
+/// Loads `LANES` exponents, one to a lane: 2^(e - 128), which for 0 and 1 is subnormal.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+pub fn load_e8m0(bytes: &[u8; 16]) -> __m512 {
+    let e = load_u8(bytes);
+    let normal = _mm512_slli_epi32::<23>(_mm512_sub_epi32(e, _mm512_set1_epi32(1)));
+    let small = _mm512_sllv_epi32(_mm512_set1_epi32(0x0020_0000), e);
+    let is_small = _mm512_cmplt_epi32_mask(e, _mm512_set1_epi32(2));
+    _mm512_castsi512_ps(_mm512_mask_blend_epi32(is_small, normal, small))
+}
+
+/// Loads `LANES` unsigned E4M3 numbers, one to a lane: the eighth bit is ignored, but 0x7f is 0.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+pub fn load_e4m3(bytes: &[u8; 16]) -> __m512 {
+    let x = load_u8(bytes);
+    let is_number = _mm512_cmpneq_epi32_mask(x, _mm512_set1_epi32(0x7f));
+    let magnitude = _mm512_and_si512(x, _mm512_set1_epi32(0x7f));
+    let kept = _mm512_maskz_slli_epi32::<20>(is_number, magnitude);
+    // The bits as an f32 are the number times 2^-120, subnormal numbers included.
+    _mm512_mul_ps(_mm512_castsi512_ps(kept), _mm512_set1_ps(f32::from_bits(247 << 23)))
+}

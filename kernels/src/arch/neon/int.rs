@@ -180,3 +180,25 @@ pub fn h_dot(codes: H, y: &[i8; 16]) -> i32 {
     acc = vmlal_s16(acc, vget_low_s16(high), vget_low_s16(yhigh));
     vaddvq_s32(vmlal_high_s16(acc, high, yhigh))
 }
+
+/// Loads `LANES` exponents, one to a lane: 2^(e - 128), which for 0 and 1 is subnormal.
+#[inline]
+#[target_feature(enable = "neon")]
+pub fn load_e8m0(bytes: &[u8; 4]) -> float32x4_t {
+    let e = load_u8(bytes);
+    let normal = vshlq_n_s32::<23>(vsubq_s32(e, vdupq_n_s32(1)));
+    let small = vshlq_s32(vdupq_n_s32(0x0020_0000), e);
+    vreinterpretq_f32_s32(vbslq_s32(vcltq_s32(e, vdupq_n_s32(2)), small, normal))
+}
+
+/// Loads `LANES` unsigned E4M3 numbers, one to a lane: the eighth bit is ignored, but 0x7f is 0.
+#[inline]
+#[target_feature(enable = "neon")]
+pub fn load_e4m3(bytes: &[u8; 4]) -> float32x4_t {
+    let x = load_u8(bytes);
+    let is_nan = vceqq_s32(x, vdupq_n_s32(0x7f));
+    let magnitude = vandq_s32(x, vdupq_n_s32(0x7f));
+    let kept = vbslq_s32(is_nan, vdupq_n_s32(0), vshlq_n_s32::<20>(magnitude));
+    // The bits as an f32 are the number times 2^-120, subnormal numbers included.
+    vmulq_f32(vreinterpretq_f32_s32(kept), vdupq_n_f32(f32::from_bits(247 << 23)))
+}

@@ -135,3 +135,15 @@ pub fn h_unpack4(bytes: &[u8; 8]) -> H {
 pub fn h_dot(codes: H, y: &[i8; 16]) -> i32 {
     codes.iter().zip(y).map(|(c, y)| i32::from(*c) * i32::from(*y)).sum()
 }
+
+/// Loads `LANES` exponents, one to a lane: 2^(e - 128), which for 0 and 1 is subnormal.
+#[inline]
+pub fn load_e8m0(bytes: &[u8; 16]) -> [f32; 16] {
+    bytes.map(crate::emitted::e8m0)
+}
+
+/// Loads `LANES` unsigned E4M3 numbers, one to a lane: the eighth bit is ignored, but 0x7f is 0.
+#[inline]
+pub fn load_e4m3(bytes: &[u8; 16]) -> [f32; 16] {
+    bytes.map(crate::emitted::e4m3)
+}

@@ -182,3 +182,5 @@ fn as_json(messages: &[Message]) -> Vec<Json> {
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod template_tests;

@@ -7,7 +7,7 @@ const CHATML: &str = "{% for message in messages %}{{'<|im_start|>' + message['r
                       '<|im_start|>assistant\n' }}{% endif %}";
 
 /// A byte vocabulary with the usual marks; `<s>` is the begin mark.
-fn tokenizer(add_bos: bool) -> Tokenizer {
+pub(super) fn tokenizer(add_bos: bool) -> Tokenizer {
     let mut m = with_types(
         bpe_metadata("gpt-2", &[]),
         &[("<|im_start|>", 3), ("<|im_end|>", 3), ("<s>", 3), ("<think>", 4), ("\n\n", 4), ("<b>", 4)],

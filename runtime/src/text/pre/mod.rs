@@ -248,6 +248,41 @@ mod tests {
     }
 
     #[test]
+    fn thousands_are_counted_from_the_end() {
+        assert_eq!(words("superbpe", "a1234567b12"), ["a", "1", "234", "567", "b", "12"]);
+        assert_eq!(words("tiny_aya", "1234567 12345x"), ["1", "234", "567", " ", "123", "45", "x"]);
+        assert_eq!(words("afmoe", "x12345"), ["x", "12", "345"]);
+    }
+
+    #[test]
+    fn white_space_in_chunks() {
+        let lengths = |text: &str| words("jais-2", text).iter().map(|w| w.len()).collect::<Vec<_>>();
+        assert_eq!(lengths(&" ".repeat(1000)), [512, 256, 128, 64, 32, 8]);
+        // The last space goes to the word.
+        assert_eq!(lengths(&format!("{}x", " ".repeat(8))), [4, 2, 1, 2]);
+        assert_eq!(lengths("  \n  x"), [3, 1, 2]);
+    }
+
+    #[test]
+    fn case_decides_where_words_end() {
+        assert_eq!(
+            words("gpt-4o", "camelCase HTTPServer's ÉcoleÀ"),
+            ["camel", "Case", " HTTPServer's", " École", "À"]
+        );
+        assert_eq!(words("tekken", "don't 123"), ["don", "'t", " ", "1", "2", "3"]);
+        assert_eq!(words("kimi-k2", "abc漢字Def"), ["abc", "漢字", "Def"]);
+    }
+
+    #[test]
+    fn passes_cut_what_the_ones_before_left() {
+        assert_eq!(words("deepseek-v3", "ab12345漢字!x  y"), ["ab", "123", "45", "漢字", "!x", " ", " y"]);
+        assert_eq!(words("falcon", "a+=1234 b"), ["a", "+=", "123", "4", " b"]);
+        assert_eq!(words("bloom", "a b. c"), ["a", " b", ".", " c"]);
+        assert_eq!(words("laguna", "a \n\n b"), ["a", " ", "\n\n", " b"]);
+        assert_eq!(words("exaone-moe", "so many words, so"), ["so many words", ",", " so"]);
+    }
+
+    #[test]
     fn long_runs_are_linear() {
         for name in table::names() {
             let scheme = by_name(name).unwrap();

@@ -92,9 +92,11 @@ static S_QWEN35: Scheme = scheme(&[Rules(&[
 ])]);
 
 const CJK: &str = r"[一-龥\x{800}-一가-\x{D7FF}]+";
+/// The published class lists the cased letters one by one, and not those that came to Unicode late.
+const LISTED_LETTERS: &str = r"\s?[\p{Lu}\p{Ll}\p{Lt}--[\x{560}-\x{588}\x{10C7}\x{10CD}\x{10D0}-\x{10FF}\x{1C80}-\x{1C8A}\x{2D00}-\x{2D2D}\x{A790}-\x{A7FA}\x{AB30}-\x{AB68}\x{10570}-\x{105BC}\x{10D50}-\x{10D85}\x{16E40}-\x{16E7F}\x{1D400}-\x{1D7CB}\x{1DF00}-\x{1DF2A}]]+";
 static S_DEEPSEEK_LLM: Scheme = scheme(&[
     Rules(&[Re(r"[\r\n]")]),
-    Rules(&[Re(r"\s?[\p{Lu}\p{Ll}\p{Lt}]+")]),
+    Rules(&[Re(LISTED_LETTERS)]),
     Rules(&[Re(r"\s?[!-/:-~！-／：-～‘-‟\x{3000}-。]+")]),
     Rules(&[Re(r"\s+$")]),
     Rules(&[Re(CJK)]),
