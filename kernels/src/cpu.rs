@@ -47,7 +47,7 @@ pub struct Features(Vec<&'static str>);
 impl Features {
     /// Whether the feature is there.
     pub fn has(&self, name: &str) -> bool {
-        self.0.iter().any(|f| *f == name)
+        self.0.contains(&name)
     }
 
     /// The names, in a fixed order.

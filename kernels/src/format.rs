@@ -57,6 +57,17 @@ pub struct Field {
     pub offset: usize,
     /// Number of values.
     pub count: usize,
+    /// What the field follows from, if it carries nothing of its own.
+    pub derived: Option<Derived>,
+}
+
+/// A field that repeats what the codes say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Derived {
+    /// The sum of the codes that each value covers.
+    Sum,
+    /// The same times the scale.
+    ScaledSum,
 }
 
 /// How a block gives values.
@@ -215,7 +226,11 @@ impl KernelSet {
     pub fn dequantise(&self, bytes: &[u8], out: &mut [f32]) {
         let blocks = bytes.len() / self.format.bytes;
         assert!(bytes.len().is_multiple_of(self.format.bytes), "{} bytes are not whole blocks", bytes.len());
-        assert!(out.len() == blocks * self.format.elements, "{blocks} blocks do not have {} values", out.len());
+        assert!(
+            out.len() == blocks * self.format.elements,
+            "{blocks} blocks do not have {} values",
+            out.len()
+        );
         // SAFETY: the row's tier is one that this CPU has: `Format::kernels` took the proof.
         unsafe { (self.row.dequantise)(bytes, out) }
     }
@@ -243,7 +258,9 @@ impl KernelSet {
     fn panel_len(&self, cols: usize) -> usize {
         self.blocks(cols);
         match self.row.product {
-            Product::Codes { unit, record, units, .. } => panel_bytes(unit, record, units, cols / UNIT_COLS / units),
+            Product::Codes { unit, record, units, .. } => {
+                panel_bytes(unit, record, units, cols / UNIT_COLS / units)
+            }
             Product::Float { .. } => 0,
         }
     }
@@ -264,8 +281,15 @@ impl KernelSet {
         };
         let row_bytes = self.blocks(cols) * self.format.bytes;
         assert!(bytes.len() >= rows * row_bytes, "{} bytes for {rows} rows of {row_bytes}", bytes.len());
-        assert!(panels.start <= panels.end && panels.end <= rows.div_ceil(PANEL), "panels outside the matrix");
-        assert!(out.len() == panels.len() * self.panel_len(cols), "output of {} bytes for {panels:?}", out.len());
+        assert!(
+            panels.start <= panels.end && panels.end <= rows.div_ceil(PANEL),
+            "panels outside the matrix"
+        );
+        assert!(
+            out.len() == panels.len() * self.panel_len(cols),
+            "output of {} bytes for {panels:?}",
+            out.len()
+        );
         // SAFETY: as in `dequantise`.
         unsafe { pack(PackJob { bytes, row_bytes, rows, panels, out }) }
     }
@@ -274,12 +298,26 @@ impl KernelSet {
     ///
     /// # Panics
     /// * if the format is a float format, or a length does not match
-    pub fn matmul_packed(&self, packed: &[u8], rows: usize, x: Activations<'_>, panels: Range<usize>, out: OutMut<'_>) {
+    pub fn matmul_packed(
+        &self,
+        packed: &[u8],
+        rows: usize,
+        x: Activations<'_>,
+        panels: Range<usize>,
+        out: OutMut<'_>,
+    ) {
         let Product::Codes { matmul, .. } = self.row.product else {
             panic!("{} has no packed product", self.format.name);
         };
-        assert!(packed.len() >= self.packed_len(rows, x.cols()), "{} packed bytes for {rows} rows", packed.len());
-        assert!(panels.start <= panels.end && panels.end <= rows.div_ceil(PANEL), "panels outside the matrix");
+        assert!(
+            packed.len() >= self.packed_len(rows, x.cols()),
+            "{} packed bytes for {rows} rows",
+            packed.len()
+        );
+        assert!(
+            panels.start <= panels.end && panels.end <= rows.div_ceil(PANEL),
+            "panels outside the matrix"
+        );
         // SAFETY: as in `dequantise`.
         unsafe { matmul(PanelJob { packed, rows, x, panels, out }) }
     }
@@ -288,7 +326,14 @@ impl KernelSet {
     ///
     /// # Panics
     /// * if the format is a float format, or a length does not match
-    pub fn matmul_rows(&self, bytes: &[u8], rows: usize, x: Activations<'_>, range: Range<usize>, out: OutMut<'_>) {
+    pub fn matmul_rows(
+        &self,
+        bytes: &[u8],
+        rows: usize,
+        x: Activations<'_>,
+        range: Range<usize>,
+        out: OutMut<'_>,
+    ) {
         let Product::Codes { matmul_rows, .. } = self.row.product else {
             panic!("{} takes float activations", self.format.name);
         };
@@ -307,8 +352,15 @@ impl KernelSet {
         let Product::Float { matmul } = self.row.product else {
             panic!("{} takes quantised activations", self.format.name);
         };
-        assert!(bytes.len() >= rows.end * cols * self.format.bytes, "{} bytes for {rows:?} of {cols}", bytes.len());
-        assert!(rows.start <= rows.end && cols > 0 && x.len().is_multiple_of(cols), "activations are not whole rows");
+        assert!(
+            bytes.len() >= rows.end * cols * self.format.bytes,
+            "{} bytes for {rows:?} of {cols}",
+            bytes.len()
+        );
+        assert!(
+            rows.start <= rows.end && cols > 0 && x.len().is_multiple_of(cols),
+            "activations are not whole rows"
+        );
         // SAFETY: as in `dequantise`.
         unsafe { matmul(bytes, cols, rows, x, out) }
     }

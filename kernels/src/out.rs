@@ -21,7 +21,11 @@ impl<'a> OutMut<'a> {
     /// # Panics
     /// * if the slice is shorter than `stride * tokens`
     pub fn new(out: &'a mut [f32], stride: usize, tokens: usize) -> Self {
-        assert!(out.len() >= stride * tokens, "output of {} values for {tokens} tokens of {stride}", out.len());
+        assert!(
+            out.len() >= stride * tokens,
+            "output of {} values for {tokens} tokens of {stride}",
+            out.len()
+        );
         OutMut { ptr: out.as_mut_ptr(), stride, tokens, owner: PhantomData }
     }
 
@@ -40,7 +44,10 @@ impl<'a> OutMut<'a> {
     /// * if the token or the rows lie outside the matrix
     #[inline]
     pub fn rows(&mut self, token: usize, rows: Range<usize>) -> &mut [f32] {
-        assert!(token < self.tokens && rows.start <= rows.end && rows.end <= self.stride, "rows outside the output");
+        assert!(
+            token < self.tokens && rows.start <= rows.end && rows.end <= self.stride,
+            "rows outside the output"
+        );
         // SAFETY: the range lies inside the matrix (checked above), which the constructor's caller vouched for, and
         // the borrow of `self` keeps this holder from handing out another part meanwhile.
         unsafe { core::slice::from_raw_parts_mut(self.ptr.add(token * self.stride + rows.start), rows.len()) }

@@ -137,6 +137,9 @@ pub type Decode<'a> = dyn Fn(&[u8], &mut [u8]) + 'a;
 /// Writes the scale and the offset of each group of a block.
 pub type Parts<'a> = dyn Fn(&[u8], &mut [f32; MAX_GROUPS], &mut [f32; MAX_GROUPS]) + 'a;
 
+/// Writes the scale parts of a block of one row into a record, for a lane.
+pub type Fill<'a> = dyn Fn(&[u8], usize, &mut [u8]) + 'a;
+
 /// One token's activations as the kernels read them.
 pub type Row<'a> = (&'a [[[i8; 4]; 8]], &'a [ActGroup]);
 
@@ -152,7 +155,9 @@ pub fn act_row<'a>(x: &Activations<'a>, token: usize, units: usize) -> Row<'a> {
 #[tiered]
 pub mod kernel {
     use crate::ActGroup;
-    use crate::panel::{Decode, MAX_BLOCK, MAX_GROUPS, PANEL, PackJob, PanelJob, Parts, Row, RowJob, Shape, UNIT_COLS};
+    use crate::panel::{
+        Decode, Fill, MAX_BLOCK, MAX_GROUPS, PANEL, PackJob, PanelJob, Parts, Row, RowJob, Shape, UNIT_COLS,
+    };
     use crate::panel::{act_row, panel_bytes, planes};
 
     /// The words of line `line` of a unit that belong to the register `sub` of the panel's sixteen lanes.
@@ -196,7 +201,6 @@ pub mod kernel {
     }
 
     /// The bytes of the lanes of register `sub`, of `width` bytes each.
-
     fn part<const N: usize>(bytes: &[u8], at: usize, width: usize, sub: usize) -> &[u8; N] {
         let start = at + sub * isa::LANES * width;
         bytes[start..start + N].first_chunk().expect("a slice of N bytes")
@@ -255,7 +259,6 @@ pub mod kernel {
     }
 
     /// The product of one panel with a tile of tokens.
-
     fn tile<
         const T: usize,
         const UNIT: usize,
@@ -315,7 +318,12 @@ pub mod kernel {
     }
 
     /// Packs rows of the file's layout into panels; missing rows of the last panel become zeros.
-    pub fn pack(job: PackJob<'_>, shape: &Shape, decode: &Decode<'_>, fill: &dyn Fn(&[u8], usize, &mut [u8])) {
+    pub fn pack(
+        job: PackJob<'_>,
+        shape: &Shape,
+        decode: &Decode<'_>,
+        fill: &Fill<'_>,
+    ) {
         let blocks = job.row_bytes / shape.bytes;
         let size = panel_bytes(shape.unit, shape.record, shape.units, blocks);
         let mut codes = [0u8; MAX_BLOCK];

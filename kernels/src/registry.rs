@@ -23,7 +23,8 @@ impl Registry {
     /// Adds a format; one of the same name or number takes the place of the earlier one.
     #[must_use]
     pub fn with(mut self, format: &'static Format) -> Self {
-        self.formats.retain(|f| (f.id.is_none() || f.id != format.id) && !f.name.eq_ignore_ascii_case(format.name));
+        self.formats
+            .retain(|f| (f.id.is_none() || f.id != format.id) && !f.name.eq_ignore_ascii_case(format.name));
         self.formats.push(format);
         self
     }

@@ -4,7 +4,10 @@ use quantsmith_kernels::{Registry, cpu};
 use serde_json::Value;
 
 fn hex(text: &str) -> Vec<u8> {
-    (0..text.len()).step_by(2).map(|i| u8::from_str_radix(&text[i..i + 2], 16).expect("hexadecimal")).collect()
+    (0..text.len())
+        .step_by(2)
+        .map(|i| u8::from_str_radix(&text[i..i + 2], 16).expect("hexadecimal"))
+        .collect()
 }
 
 #[test]
@@ -14,7 +17,11 @@ fn golden_blocks_dequantise_to_the_bit_on_every_tier() {
     let registry = Registry::builtin();
     let mut seen = 0;
     for format in registry.iter().filter(|f| !f.is_float()) {
-        let Some(case) = types.iter().find(|(name, _)| name.eq_ignore_ascii_case(format.name)).map(|(_, case)| case) else { continue };
+        let Some(case) =
+            types.iter().find(|(name, _)| name.eq_ignore_ascii_case(format.name)).map(|(_, case)| case)
+        else {
+            continue;
+        };
         seen += 1;
         assert_eq!(case["id"], format.id.expect("a number"), "{}", format.name);
         assert_eq!(case["block"], format.elements, "{}", format.name);
@@ -34,7 +41,12 @@ fn golden_blocks_dequantise_to_the_bit_on_every_tier() {
             for (i, (got, want)) in out.iter().zip(&want).enumerate() {
                 let (got, want) = (got.to_bits(), *want);
                 let nan = f32::from_bits(got).is_nan() && f32::from_bits(want).is_nan();
-                assert!(got == want || nan, "{} on {:?}: value {i} is {got:#x}, not {want:#x}", format.name, tier);
+                assert!(
+                    got == want || nan,
+                    "{} on {:?}: value {i} is {got:#x}, not {want:#x}",
+                    format.name,
+                    tier
+                );
             }
         }
     }

@@ -107,7 +107,13 @@ impl Case {
     fn plain(&self, format: &'static Format, tier: Supported) -> Vec<u32> {
         let mut out = vec![f32::NAN; self.rows * self.tokens];
         let kernels = format.kernels(tier);
-        kernels.matmul_rows(&self.bytes, self.rows, self.x(), 0..self.rows, OutMut::new(&mut out, self.rows, self.tokens));
+        kernels.matmul_rows(
+            &self.bytes,
+            self.rows,
+            self.x(),
+            0..self.rows,
+            OutMut::new(&mut out, self.rows, self.tokens),
+        );
         out.into_iter().map(bits).collect()
     }
 
@@ -117,7 +123,13 @@ impl Case {
         let panels = self.rows.div_ceil(PANEL);
         let mut packed = vec![0xa5; kernels.packed_len(self.rows, self.cols)];
         kernels.pack_panels(&self.bytes, self.cols, self.rows, 0..panels, &mut packed);
-        kernels.matmul_packed(&packed, self.rows, self.x(), 0..panels, OutMut::new(&mut out, self.rows, self.tokens));
+        kernels.matmul_packed(
+            &packed,
+            self.rows,
+            self.x(),
+            0..panels,
+            OutMut::new(&mut out, self.rows, self.tokens),
+        );
         out.into_iter().map(bits).collect()
     }
 }
@@ -130,7 +142,8 @@ fn definition(case: &Case, format: &'static Format) -> Vec<(f64, f64)> {
     for t in 0..case.tokens {
         let (codes, groups) = case.x().row(t);
         for row in values.chunks_exact(case.cols) {
-            let term = |(c, w): (usize, &f32)| f64::from(*w) * f64::from(codes[c]) * f64::from(groups[c / 32].scale);
+            let term =
+                |(c, w): (usize, &f32)| f64::from(*w) * f64::from(codes[c]) * f64::from(groups[c / 32].scale);
             let terms = || row.iter().enumerate().map(term);
             out.push((terms().sum(), terms().map(f64::abs).sum()));
         }
@@ -139,9 +152,12 @@ fn definition(case: &Case, format: &'static Format) -> Vec<(f64, f64)> {
 }
 
 fn cases(format: &'static Format) -> Vec<(String, Case)> {
-    let mut random = Random(0x9e37_79b9_7f4a_7c15 ^ format.name.bytes().fold(0, |h, b| 31 * h + u64::from(b)));
+    let mut random =
+        Random(0x9e37_79b9_7f4a_7c15 ^ format.name.bytes().fold(0, |h, b| 31 * h + u64::from(b)));
     let mut all = Vec::new();
-    for (rows, blocks, tokens) in [(1, 1, 1), (16, 2, 1), (17, 3, 2), (33, 5, 3), (15, 4, 33), (7, 1, 9), (32, 2, 17)] {
+    for (rows, blocks, tokens) in
+        [(1, 1, 1), (16, 2, 1), (17, 3, 2), (33, 5, 3), (15, 4, 33), (7, 1, 9), (32, 2, 17)]
+    {
         for fill in [Fill::Random, Fill::AllOnes, Fill::Zero, Fill::High] {
             let cols = blocks * format.elements.max(32);
             let bytes = weights(format, rows * cols / format.elements, fill, &mut random);

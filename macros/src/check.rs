@@ -128,10 +128,16 @@ fn names(declaration: &Declaration, errors: &mut Errors) {
     for rule in &declaration.rules {
         let name = rule.name.to_string();
         match (name.as_str(), &rule.parameter) {
-            ("code", None) => errors.push(rule.name.span(), "the code is a function of the element: code(i) = …"),
-            ("weight", Some(p)) => errors.push(p.span(), "the weight takes no parameter: weight = scale * code"),
+            ("code", None) => {
+                errors.push(rule.name.span(), "the code is a function of the element: code(i) = …")
+            }
+            ("weight", Some(p)) => {
+                errors.push(p.span(), "the weight takes no parameter: weight = scale * code")
+            }
             ("code" | "scale" | "min" | "weight", _) => {}
-            (_, None) => errors.push(rule.name.span(), format!("unknown rule `{name}`; {RULES}, and name(parameter)")),
+            (_, None) => {
+                errors.push(rule.name.span(), format!("unknown rule `{name}`; {RULES}, and name(parameter)"))
+            }
             _ if called.contains(&name) => {}
             _ => errors.push(rule.name.span(), format!("no rule calls `{name}`; {RULES}")),
         }
@@ -181,7 +187,10 @@ fn values(
         && let Some(field) = scope.fields.get(name)
     {
         if !field.ty.is_float() || field.count.is_some() || declaration.elements.value != 1 {
-            errors.push(weight.body.span, "a plain field is the weight only in a block of 1 weight of a float type");
+            errors.push(
+                weight.body.span,
+                "a plain field is the weight only in a block of 1 weight of a float type",
+            );
             return None;
         }
         used.extend(8 * field.byte..8 * (field.byte + field.ty.bytes()));
@@ -224,7 +233,19 @@ fn values(
         Some(offset) => Some(offset?),
     };
     let StoredCodes { raw, each, bitwise, bits, table, bias, max } = codes?;
-    Some(Values::Codes(Codes { group, repeat, raw, each, bitwise, bits, table, bias, max, scale: scale?, offset }))
+    Some(Values::Codes(Box::new(Codes {
+        group,
+        repeat,
+        raw,
+        each,
+        bitwise,
+        bits,
+        table,
+        bias,
+        max,
+        scale: scale?,
+        offset,
+    })))
 }
 
 fn required<'a>(declaration: &'a Declaration, name: &str, errors: &mut Errors) -> Option<&'a Rule> {
@@ -282,7 +303,9 @@ fn code(
     let parameter = rule.parameter.as_ref()?.to_string();
     // A lookup at the top, of up to sixteen entries, is a table of codes: the index is what is stored.
     let lookup = match &rule.body.kind {
-        ExprKind::Index(name, index) => scope.tables.get(name).filter(|t| t.len() <= 16).map(|t| (t, &**index)),
+        ExprKind::Index(name, index) => {
+            scope.tables.get(name).filter(|t| t.len() <= 16).map(|t| (t, &**index))
+        }
         _ => None,
     };
     let body = lookup.map_or(&rule.body, |(_, index)| index);
@@ -321,7 +344,8 @@ fn code(
     let high = symbols.iter().map(|s| s.range().1).max()?;
     if let Some((entries, _)) = lookup {
         if low < 0 || high >= entries.len() as i64 {
-            let message = format!("the table has {} entries and entries {low} to {high} are asked for", entries.len());
+            let message =
+                format!("the table has {} entries and entries {low} to {high} are asked for", entries.len());
             errors.push(rule.body.span, message);
             return None;
         }
@@ -358,7 +382,8 @@ fn stored(symbols: Vec<Symbol>, low: i64) -> Vec<Symbol> {
         .map(|symbol| match symbol {
             Symbol::Bits { bits, offset } if offset == low => Symbol::Bits { bits, offset: 0 },
             Symbol::Bits { bits, offset } => {
-                let (tree, range) = (Tree::Leaf(bits.clone(), offset - low), Symbol::Bits { bits, offset }.range());
+                let (tree, range) =
+                    (Tree::Leaf(bits.clone(), offset - low), Symbol::Bits { bits, offset }.range());
                 Symbol::Opaque { low: range.0 - low, high: range.1 - low, tree }
             }
             Symbol::Opaque { low: l, high, tree } => {
@@ -382,7 +407,8 @@ fn table(
     let low = entries.iter().copied().min()?.min(0);
     let max = entries.iter().copied().max()? - low;
     if max > 255 {
-        let message = format!("the table's entries span {max}; kernels hold codes of at most 8 bits (a span of 255)");
+        let message =
+            format!("the table's entries span {max}; kernels hold codes of at most 8 bits (a span of 255)");
         errors.push(rule.body.span, message);
         return None;
     }
@@ -391,7 +417,15 @@ fn table(
         *slot = (entry - low) as u8;
     }
     let bitwise = each.values.is_none() && raw.iter().all(|s| matches!(s, Symbol::Bits { .. }));
-    Some(StoredCodes { raw, each, bitwise, bits: width(high), table: Some(table), bias: -(low as i32), max: max as i32 })
+    Some(StoredCodes {
+        raw,
+        each,
+        bitwise,
+        bits: width(high),
+        table: Some(table),
+        bias: -(low as i32),
+        max: max as i32,
+    })
 }
 
 /// A scale or minimum as a product for each group.
@@ -437,17 +471,24 @@ fn part(
         return None;
     }
     if !(factor > 0.0 && factor.is_finite() && factor.to_bits() & 0x7f_ffff == 0) {
-        errors.push(rule.body.span, format!("the constant factor {factor} is not a power of two, so it would round"));
+        errors.push(
+            rule.body.span,
+            format!("the constant factor {factor} is not a power of two, so it would round"),
+        );
         return None;
     }
     if !(float.iter().all(|f| *f == float[0]) || consecutive(&float)) {
-        errors.push(rule.body.span, "the float field is one for all groups, or an array with one value a group");
+        errors.push(
+            rule.body.span,
+            "the float field is one for all groups, or an array with one value a group",
+        );
         return None;
     }
     let low = values.iter().map(|v| v.range().0).min().unwrap_or(0);
     let high = values.iter().map(|v| v.range().1).max().unwrap_or(0);
     if low < -128 || high > 255 || (low < 0 && high > 127) {
-        let message = format!("whole factors from {low} to {high} do not fit a byte (0 to 255, or -128 to 127)");
+        let message =
+            format!("whole factors from {low} to {high} do not fit a byte (0 to 255, or -128 to 127)");
         errors.push(rule.body.span, message);
         return None;
     }
@@ -481,7 +522,9 @@ impl Product {
             }
             ExprKind::Index(name, index) if float_field(name) => {
                 let at = eval(index, scope, bound)?.as_constant();
-                let at = at.ok_or_else(|| Error::new(index.span, "the place of a float must not depend on the block"))?;
+                let at = at.ok_or_else(|| {
+                    Error::new(index.span, "the place of a float must not depend on the block")
+                })?;
                 let (ty, byte) = place(e, name, Some(at), scope)?;
                 Ok(Product { float: Some((ty, Source::Byte(byte))), code: None, factor: 1.0 })
             }
@@ -489,12 +532,17 @@ impl Product {
                 let symbol = eval(bits, scope, bound)?;
                 let (low, high) = symbol.range();
                 if low < 0 || high > 0xffff {
-                    return Err(Error::new(bits.span, format!("f16 takes sixteen bits, not numbers from {low} to {high}")));
+                    return Err(Error::new(
+                        bits.span,
+                        format!("f16 takes sixteen bits, not numbers from {low} to {high}"),
+                    ));
                 }
                 Ok(Product { float: Some((FieldType::F16, Source::Bits(symbol))), code: None, factor: 1.0 })
             }
             ExprKind::Float(value) => Ok(Product { float: None, code: None, factor: *value as f32 }),
-            ExprKind::Binary(BinaryOp::Mul, a, b) if Self::has_float(a, scope) || Self::has_float(b, scope) => {
+            ExprKind::Binary(BinaryOp::Mul, a, b)
+                if Self::has_float(a, scope) || Self::has_float(b, scope) =>
+            {
                 let (a, b) = (Self::of(a, scope, bound)?, Self::of(b, scope, bound)?);
                 if a.float.is_some() && b.float.is_some() {
                     return Err(Error::new(e.span, "only one factor may be a float field"));
@@ -502,7 +550,11 @@ impl Product {
                 if a.code.is_some() && b.code.is_some() {
                     return Err(Error::new(e.span, "put the whole factors together in parentheses"));
                 }
-                Ok(Product { float: a.float.or(b.float), code: a.code.or(b.code), factor: a.factor * b.factor })
+                Ok(Product {
+                    float: a.float.or(b.float),
+                    code: a.code.or(b.code),
+                    factor: a.factor * b.factor,
+                })
             }
             _ => Ok(Product { float: None, code: Some(eval(e, scope, bound)?), factor: 1.0 }),
         }

@@ -45,6 +45,9 @@ impl Errors {
 
 impl Drop for Errors {
     fn drop(&mut self) {
-        debug_assert!(self.finished || self.all.is_empty() || std::thread::panicking(), "errors were dropped");
+        debug_assert!(
+            self.finished || self.all.is_empty() || std::thread::panicking(),
+            "errors were dropped"
+        );
     }
 }

@@ -5,7 +5,7 @@
 //! no `unsafe` and no intrinsics: they are words of the tier's vocabulary, handed to the kernels that are written once.
 //! Every tier is emitted, each under its `cfg`, because a macro does not know the target.
 
-use crate::ast::FieldType;
+use crate::ast::{Derived, FieldType};
 use crate::isa::{IsaSpec, TIERS, lower};
 use crate::model::{Codes, Each, Format, Part, Source, Values};
 use crate::names;
@@ -66,7 +66,12 @@ fn facts(format: &Format) -> TokenStream {
     let fields = format.fields.iter().map(|f| {
         let (name, byte, count) = (&f.name, f.byte, f.count.unwrap_or(1));
         let ty = field_type(f.ty);
-        quote!(#k::Field { name: #name, ty: #k::FieldType::#ty, offset: #byte, count: #count })
+        let derived = match f.derived {
+            None => quote!(::core::option::Option::None),
+            Some(Derived::Sum) => quote!(::core::option::Option::Some(#k::Derived::Sum)),
+            Some(Derived::ScaledSum) => quote!(::core::option::Option::Some(#k::Derived::ScaledSum)),
+        };
+        quote!(#k::Field { name: #name, ty: #k::FieldType::#ty, offset: #byte, count: #count, derived: #derived })
     });
     let values = match &format.values {
         Values::Float(ty) => {
@@ -90,7 +95,9 @@ fn facts(format: &Format) -> TokenStream {
 fn first_line(docs: &[syn::Attribute]) -> String {
     let line = docs.iter().find_map(|doc| match &doc.meta {
         syn::Meta::NameValue(pair) => match &pair.value {
-            syn::Expr::Lit(syn::ExprLit { lit: syn::Lit::Str(text), .. }) => Some(text.value().trim().to_string()),
+            syn::Expr::Lit(syn::ExprLit { lit: syn::Lit::Str(text), .. }) => {
+                Some(text.value().trim().to_string())
+            }
             _ => None,
         },
         _ => None,
@@ -105,7 +112,8 @@ fn field_type(ty: FieldType) -> proc_macro2::Ident {
 
 /// A plain number: the kernels exist already, per type of float.
 fn float(ty: FieldType) -> TokenStream {
-    let (dequantise, matmul) = (format_ident!("dequantise_{}", ty.name()), format_ident!("matmul_{}", ty.name()));
+    let (dequantise, matmul) =
+        (format_ident!("dequantise_{}", ty.name()), format_ident!("matmul_{}", ty.name()));
     let rows = TIERS.iter().map(|tier| {
         let (cfg, module, variant) = (tier.cfg(), tier.ident(), tier.variant_ident());
         quote! {
@@ -146,7 +154,11 @@ fn coded(format: &Format, codes: &Codes) -> TokenStream {
         let (name, count) = (&table.name, table.entries.len());
         let entries = table.entries.iter().map(|e| Literal::i32_unsuffixed(*e as i32));
         // Naming the file here makes the compiler look at it again when it changes.
-        let watch = table.file.as_ref().map(|file| quote!(const _: &[u8] = ::core::include_bytes!(#file);));
+        let watch = table.file.as_ref().map(|file| {
+            quote!(
+                const _: &[u8] = ::core::include_bytes!(#file);
+            )
+        });
         quote!(#watch static #name: [i32; #count] = [#(#entries),*];)
     });
     let (bits, bias, has_offset) = (codes.bits, Literal::i32_unsuffixed(codes.bias), codes.offset.is_some());

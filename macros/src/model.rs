@@ -41,7 +41,7 @@ pub(crate) enum Values {
     /// The block is one floating-point number.
     Float(FieldType),
     /// Codes in groups with a scale and maybe an offset.
-    Codes(Codes),
+    Codes(Box<Codes>),
 }
 
 /// `weight = scale * (code - bias) + offset`.

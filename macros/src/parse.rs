@@ -110,7 +110,8 @@ fn table(input: ParseStream<'_>) -> Result<Table> {
         input.parse::<word::grid>()?;
         let file: LitStr = input.parse()?;
         let values: Vec<i64> = numbers(input)?.into_iter().map(|v| v.value).collect();
-        let entries = grid(&file, &values)?.into_iter().map(|value| At { value, span: file.span() }).collect();
+        let entries =
+            grid(&file, &values)?.into_iter().map(|value| At { value, span: file.span() }).collect();
         return Ok(Table { name, entries, file: Some(grid_path(&file)) });
     }
     Ok(Table { name, entries: numbers(input)?, file: None })
@@ -131,7 +132,9 @@ fn grid(file: &LitStr, values: &[i64]) -> Result<Vec<i64>> {
     let width = if values.len() <= 4 { 2 } else { 4 };
     let mut nibbles = Vec::new();
     for c in digits.filter(|c| !c.is_whitespace()) {
-        let digit = c.to_digit(16).ok_or_else(|| Error::new(file.span(), format!("`{c}` is not a hexadecimal digit")))?;
+        let digit = c
+            .to_digit(16)
+            .ok_or_else(|| Error::new(file.span(), format!("`{c}` is not a hexadecimal digit")))?;
         nibbles.push(digit as usize);
     }
     let mut entries = Vec::new();
@@ -141,7 +144,10 @@ fn grid(file: &LitStr, values: &[i64]) -> Result<Vec<i64>> {
             let index = byte >> shift & ((1 << width) - 1);
             let value = values.get(index).copied();
             entries.push(value.ok_or_else(|| {
-                Error::new(file.span(), format!("the file has entry {index} and the list has {} values", values.len()))
+                Error::new(
+                    file.span(),
+                    format!("the file has entry {index} and the list has {} values", values.len()),
+                )
             })?);
         }
     }

@@ -5,8 +5,8 @@
 //! whose fields follow each other bit by bit is a [`Fetch::Packed`] (spread). Sixteen elements with neither order are
 //! computed one by one: slower, and just as right.
 
-use crate::model::{Codes, Format, Offset, Part, Source};
 use crate::ast::FieldType;
+use crate::model::{Codes, Format, Offset, Part, Source};
 use crate::symbol::{Bit, Symbol};
 
 /// Elements of a run.
@@ -84,10 +84,12 @@ pub(crate) fn plan(format: &Format, codes: &Codes) -> Plan {
         (true, Some(pieces)) => Run::Pieces(pieces),
         _ => Run::Each(n * RUN),
     };
-    let one: Vec<_> = codes.raw.chunks_exact(RUN).enumerate().map(|(n, symbols)| run_of(n, symbols)).collect();
+    let one: Vec<_> =
+        codes.raw.chunks_exact(RUN).enumerate().map(|(n, symbols)| run_of(n, symbols)).collect();
     let runs = (0..codes.repeat).flat_map(|r| one.iter().map(move |run| run.shifted(r, format))).collect();
     let groups = codes.repeat * format.elements / codes.group;
-    let parts: Vec<&Part> = [Some(&codes.scale), codes.offset.as_ref().map(|o: &Offset| &o.part)].into_iter().flatten().collect();
+    let parts: Vec<&Part> =
+        [Some(&codes.scale), codes.offset.as_ref().map(|o: &Offset| &o.part)].into_iter().flatten().collect();
     let (mut floats, mut end) = (Vec::<RecordFloat>::new(), 0);
     for part in &parts {
         for (ty, from) in repeated(part, codes, format) {
@@ -154,28 +156,29 @@ impl Run {
 
 /// Finds the pieces of sixteen elements, if they have an order.
 fn run(symbols: &[Symbol]) -> Option<Vec<Piece>> {
-        let segments: Vec<_> = symbols.iter().map(segments).collect::<Option<_>>()?;
-        let first = &segments[0];
-        let mut pieces = Vec::with_capacity(first.len());
-        for (k, segment) in first.iter().enumerate() {
-            let all: Vec<_> = segments.iter().map(|s| s.get(k).copied()).collect::<Option<_>>()?;
-            let alike = all.iter().all(|s| (s.width, s.at, s.inverted) == (segment.width, segment.at, segment.inverted));
-            if !alike || segments.iter().any(|s| s.len() != first.len()) {
-                return None;
-            }
-            let (byte, shift) = (segment.index / 8, segment.index % 8);
-            let slice = all.iter().enumerate().all(|(j, s)| s.index == 8 * (byte + j) + shift);
-            let packed = matches!(segment.width, 1 | 2 | 4)
-                && shift == 0
-                && all.iter().enumerate().all(|(j, s)| s.index == segment.index + j * segment.width as usize);
-            let fetch = match (slice, packed) {
-                (true, _) => Fetch::Slice { byte, shift: shift as u32 },
-                (false, true) => Fetch::Packed { byte },
-                (false, false) => return None,
-            };
-            pieces.push(Piece { fetch, width: segment.width, at: segment.at, inverted: segment.inverted });
+    let segments: Vec<_> = symbols.iter().map(segments).collect::<Option<_>>()?;
+    let first = &segments[0];
+    let mut pieces = Vec::with_capacity(first.len());
+    for (k, segment) in first.iter().enumerate() {
+        let all: Vec<_> = segments.iter().map(|s| s.get(k).copied()).collect::<Option<_>>()?;
+        let alike =
+            all.iter().all(|s| (s.width, s.at, s.inverted) == (segment.width, segment.at, segment.inverted));
+        if !alike || segments.iter().any(|s| s.len() != first.len()) {
+            return None;
         }
-        Some(pieces)
+        let (byte, shift) = (segment.index / 8, segment.index % 8);
+        let slice = all.iter().enumerate().all(|(j, s)| s.index == 8 * (byte + j) + shift);
+        let packed = matches!(segment.width, 1 | 2 | 4)
+            && shift == 0
+            && all.iter().enumerate().all(|(j, s)| s.index == segment.index + j * segment.width as usize);
+        let fetch = match (slice, packed) {
+            (true, _) => Fetch::Slice { byte, shift: shift as u32 },
+            (false, true) => Fetch::Packed { byte },
+            (false, false) => return None,
+        };
+        pieces.push(Piece { fetch, width: segment.width, at: segment.at, inverted: segment.inverted });
+    }
+    Some(pieces)
 }
 
 /// Neighbouring bits of one byte that are neighbours in the code too.

@@ -128,7 +128,9 @@ pub(crate) fn eval(e: &Expr, scope: &Scope, parameter: Option<(&str, i64)>) -> R
     let sub = |e: &Expr| eval(e, scope, parameter);
     match &e.kind {
         ExprKind::Int(value) => Ok(Symbol::constant(*value)),
-        ExprKind::Float(_) => Err(Error::new(e.span, "a whole number is expected here; fractions belong to scales")),
+        ExprKind::Float(_) => {
+            Err(Error::new(e.span, "a whole number is expected here; fractions belong to scales"))
+        }
         ExprKind::Name(name) => match parameter {
             Some((parameter, value)) if parameter == name => Ok(Symbol::constant(value)),
             _ => read(e, name, None, scope),
@@ -141,7 +143,9 @@ pub(crate) fn eval(e: &Expr, scope: &Scope, parameter: Option<(&str, i64)>) -> R
             let Some(at) = at.as_constant() else {
                 return Err(Error::new(
                     index.span,
-                    format!("the place in `{name}` must not depend on the block; only tables are looked up by code"),
+                    format!(
+                        "the place in `{name}` must not depend on the block; only tables are looked up by code"
+                    ),
                 ));
             };
             read(e, name, Some(at), scope)
@@ -173,7 +177,8 @@ fn call(e: &Expr, name: &str, argument: &Symbol, scope: &Scope) -> Result<Symbol
     }
     let Some((parameter, body)) = scope.rules.get(name) else {
         let known: Vec<_> = scope.rules.keys().map(|n| format!("`{n}`")).collect();
-        let message = format!("there is no rule `{name}`; there are {}, and the function `parity`", known.join(", "));
+        let message =
+            format!("there is no rule `{name}`; there are {}, and the function `parity`", known.join(", "));
         return Err(Error::new(e.span, message));
     };
     let Some(value) = argument.as_constant() else {
@@ -185,7 +190,8 @@ fn call(e: &Expr, name: &str, argument: &Symbol, scope: &Scope) -> Result<Symbol
 /// Finds a field's value in the block.
 pub(crate) fn place(e: &Expr, name: &str, index: Option<i64>, scope: &Scope) -> Result<(FieldType, usize)> {
     let Some(field) = scope.fields.get(name) else {
-        let known: Vec<_> = scope.fields.keys().chain(scope.tables.keys()).map(|n| format!("`{n}`")).collect();
+        let known: Vec<_> =
+            scope.fields.keys().chain(scope.tables.keys()).map(|n| format!("`{n}`")).collect();
         return Err(Error::new(e.span, format!("`{name}` is not declared; there are {}", known.join(", "))));
     };
     match (index, field.count) {
@@ -193,9 +199,10 @@ pub(crate) fn place(e: &Expr, name: &str, index: Option<i64>, scope: &Scope) -> 
         (Some(at), Some(count)) if (0..count as i64).contains(&at) => {
             Ok((field.ty, field.byte + at as usize * field.ty.bytes()))
         }
-        (Some(at), Some(count)) => {
-            Err(Error::new(e.span, format!("`{name}` is too narrow: it has {count} values and value {at} is asked for")))
-        }
+        (Some(at), Some(count)) => Err(Error::new(
+            e.span,
+            format!("`{name}` is too narrow: it has {count} values and value {at} is asked for"),
+        )),
         (None, Some(_)) => Err(Error::new(e.span, format!("`{name}` is an array: an index is missing"))),
         (Some(_), None) => Err(Error::new(e.span, format!("`{name}` is a single value and takes no index"))),
     }
@@ -204,7 +211,10 @@ pub(crate) fn place(e: &Expr, name: &str, index: Option<i64>, scope: &Scope) -> 
 fn read(e: &Expr, name: &str, index: Option<i64>, scope: &Scope) -> Result<Symbol> {
     let (ty, byte) = place(e, name, index, scope)?;
     if ty.is_float() {
-        return Err(Error::new(e.span, format!("`{name}` is {}: only a scale or a minimum can use it", ty.name())));
+        return Err(Error::new(
+            e.span,
+            format!("`{name}` is {}: only a scale or a minimum can use it", ty.name()),
+        ));
     }
     let width = 8 * ty.bytes();
     let mut bits: Vec<_> = (0..width).map(|k| Bit::Block { index: 8 * byte + k, inverted: false }).collect();
@@ -220,7 +230,8 @@ fn read(e: &Expr, name: &str, index: Option<i64>, scope: &Scope) -> Result<Symbo
 fn lookup(e: &Expr, name: &str, entries: &[i64], at: &Symbol) -> Result<Symbol> {
     let (low, high) = at.range();
     if low < 0 || high >= entries.len() as i64 {
-        let message = format!("`{name}` has {} entries and entries {low} to {high} are asked for", entries.len());
+        let message =
+            format!("`{name}` has {} entries and entries {low} to {high} are asked for", entries.len());
         return Err(Error::new(e.span, message));
     }
     if let Some(at) = at.as_constant() {
@@ -320,7 +331,11 @@ fn shifted(bits: &[Bit], offset: i64, by: u32) -> Option<Symbol> {
 
 fn as_bits(value: i64) -> Option<Vec<Bit>> {
     let value = u64::try_from(value).ok()?;
-    Some((0..64 - value.leading_zeros()).map(|k| if value >> k & 1 == 1 { Bit::One } else { Bit::Zero }).collect())
+    Some(
+        (0..64 - value.leading_zeros())
+            .map(|k| if value >> k & 1 == 1 { Bit::One } else { Bit::Zero })
+            .collect(),
+    )
 }
 
 fn zip(x: &[Bit], y: &[Bit], f: impl Fn(Bit, Bit) -> Bit) -> Vec<Bit> {
@@ -370,7 +385,9 @@ fn opaque(e: &Expr, op: BinaryOp, a: &Symbol, b: &Symbol) -> Result<Symbol> {
         BinaryOp::Or | BinaryOp::Xor if non_negative => Some((0, full(ah.max(bh)))),
         BinaryOp::Shl if non_negative && bh < 32 => corners(|a, b| a.checked_mul(1 << b)),
         BinaryOp::Shr if non_negative && bh < 64 => corners(|a, b| Some(a >> b)),
-        BinaryOp::Lt | BinaryOp::Le | BinaryOp::Gt | BinaryOp::Ge | BinaryOp::Eq | BinaryOp::Ne => Some((0, 1)),
+        BinaryOp::Lt | BinaryOp::Le | BinaryOp::Gt | BinaryOp::Ge | BinaryOp::Eq | BinaryOp::Ne => {
+            Some((0, 1))
+        }
         _ => None,
     };
     let range = range.filter(|(low, high)| *low >= i64::from(i32::MIN) && *high <= i64::from(i32::MAX));
@@ -384,11 +401,13 @@ fn opaque(e: &Expr, op: BinaryOp, a: &Symbol, b: &Symbol) -> Result<Symbol> {
 pub(crate) fn values(tree: &Tree, scope: &Scope, most: usize) -> Option<BTreeSet<i64>> {
     let all: BTreeSet<i64> = match tree {
         Tree::Leaf(bits, offset) => {
-            let free: Vec<_> = bits.iter().enumerate().filter(|(_, b)| matches!(b, Bit::Block { .. })).collect();
+            let free: Vec<_> =
+                bits.iter().enumerate().filter(|(_, b)| matches!(b, Bit::Block { .. })).collect();
             if free.len() > 11 {
                 return None;
             }
-            let fixed: i64 = bits.iter().enumerate().filter(|(_, b)| **b == Bit::One).map(|(k, _)| 1i64 << k).sum();
+            let fixed: i64 =
+                bits.iter().enumerate().filter(|(_, b)| **b == Bit::One).map(|(k, _)| 1i64 << k).sum();
             (0..1u32 << free.len())
                 .map(|pick| {
                     let set = free.iter().enumerate().filter(|(n, _)| pick >> n & 1 == 1);

@@ -49,6 +49,11 @@ fn stamp(tier: &IsaSpec, items: &[Item]) -> TokenStream {
         #cfg
         #[doc = #about]
         #[allow(unused_imports, dead_code, reason = "a tier may need less than the others")]
+        #[allow(
+            clippy::missing_safety_doc, clippy::redundant_closure, clippy::needless_range_loop, clippy::int_plus_one,
+            clippy::manual_is_multiple_of, clippy::modulo_one, clippy::too_many_arguments, clippy::identity_op,
+            reason = "what is odd on one tier is needed on another"
+        )]
         pub mod #name {
             use ::quantsmith_kernels::arch::#name as isa;
             #(#items)*
@@ -91,7 +96,12 @@ fn entry(item: &Item) -> Option<syn::Result<Entry<'_>>> {
                     names.push(&pat.ident);
                     types.push(&*typed.ty);
                 }
-                other => return Some(Err(Error::new_spanned(other, "a tiered function names its arguments plainly"))),
+                other => {
+                    return Some(Err(Error::new_spanned(
+                        other,
+                        "a tiered function names its arguments plainly",
+                    )));
+                }
             },
             FnArg::Receiver(receiver) => {
                 return Some(Err(Error::new_spanned(receiver, "a tiered function has no `self`")));

@@ -42,7 +42,8 @@ impl CachePlan {
         let mut bytes = 0usize;
         let mut place = |len: usize, heads: usize| {
             let at = bytes;
-            let size = len.checked_mul(heads)?.checked_mul(size_of::<u16>())?.checked_next_multiple_of(ALIGN)?;
+            let size =
+                len.checked_mul(heads)?.checked_mul(size_of::<u16>())?.checked_next_multiple_of(ALIGN)?;
             bytes = bytes.checked_add(size)?;
             Some(at)
         };
@@ -120,7 +121,10 @@ impl Cache {
     ///
     /// # Safety
     /// * nobody else reads or writes this chunk while the view is alive
-    #[allow(clippy::mut_from_ref, reason = "the cache is shared between threads; the caller states exclusiveness")]
+    #[allow(
+        clippy::mut_from_ref,
+        reason = "the cache is shared between threads; the caller states exclusiveness"
+    )]
     pub(crate) unsafe fn keys_mut(&self, layer: &LayerCache, head: usize, position: usize) -> &mut [u16] {
         let (all, chunk) = (layer.layout.k_len(layer.positions), layer.layout.k_len(CHUNK));
         let at = head * all + position / CHUNK % (all / chunk) * chunk;
@@ -132,7 +136,10 @@ impl Cache {
     ///
     /// # Safety
     /// * nobody else reads or writes this chunk while the view is alive
-    #[allow(clippy::mut_from_ref, reason = "the cache is shared between threads; the caller states exclusiveness")]
+    #[allow(
+        clippy::mut_from_ref,
+        reason = "the cache is shared between threads; the caller states exclusiveness"
+    )]
     pub(crate) unsafe fn values_mut(&self, layer: &LayerCache, head: usize, position: usize) -> &mut [u16] {
         let (all, chunk) = (layer.layout.v_len(layer.positions), layer.layout.v_len(CHUNK));
         let at = head * all + position / CHUNK % (all / chunk) * chunk;

@@ -67,7 +67,11 @@ impl Session {
         let tokens = model.batch.tokens;
         let visible = || vec![Visible::default(); tokens];
         Ok(Session {
-            arena: Arena::new(model.arena_bytes(), "values of the graph", "ask for a smaller batch with -ub")?,
+            arena: Arena::new(
+                model.arena_bytes(),
+                "values of the graph",
+                "ask for a smaller batch with -ub",
+            )?,
             cache: Cache::new(&model.engine.cache)?,
             team: Team::new(model.threads())?,
             len: 0,
@@ -112,7 +116,9 @@ impl Session {
         if let Some(reach) = cache.reach() {
             let (needed, oldest) = (position.saturating_sub(reach), cache.oldest(self.written));
             if needed < oldest {
-                let why = format!("the sliding window needs positions from {needed} on, and those before {oldest} are gone");
+                let why = format!(
+                    "the sliding window needs positions from {needed} on, and those before {oldest} are gone"
+                );
                 return Err(Error::Truncate { to: position, why });
             }
         }
@@ -194,7 +200,12 @@ impl Session {
     }
 
     /// Evaluates at most as many tokens as a plan is for.
-    fn batch(&mut self, tokens: &[u32], outputs: Range<usize>, sink: &mut dyn FnMut(usize, &[f32])) -> Result<(), Error> {
+    fn batch(
+        &mut self,
+        tokens: &[u32],
+        outputs: Range<usize>,
+        sink: &mut dyn FnMut(usize, &[f32]),
+    ) -> Result<(), Error> {
         let model = self.model.clone();
         let plan = if tokens.len() == 1 { &model.single } else { &model.batch };
         let window = model.engine.params.layers.iter().find_map(|layer| layer.window);
@@ -257,6 +268,9 @@ impl Profile {
 
 impl std::fmt::Debug for Session {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Session").field("model", &self.model).field("position", &self.len).finish_non_exhaustive()
+        f.debug_struct("Session")
+            .field("model", &self.model)
+            .field("position", &self.len)
+            .finish_non_exhaustive()
     }
 }

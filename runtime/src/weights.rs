@@ -201,7 +201,13 @@ impl<'a> Binder<'a> {
     }
 
     /// Binds a matrix of `rows` rows of `cols` columns.
-    pub(crate) fn bind(&mut self, name: &str, cols: usize, rows: usize, used: Use) -> Result<WeightId, Error> {
+    pub(crate) fn bind(
+        &mut self,
+        name: &str,
+        cols: usize,
+        rows: usize,
+        used: Use,
+    ) -> Result<WeightId, Error> {
         self.bind_rows(name, cols, rows, 0..rows, used)
     }
 
@@ -255,7 +261,12 @@ impl<'a> Binder<'a> {
     }
 
     /// Some of the values of a vector of `all` values, bound as a vector of their own.
-    pub(crate) fn vector_part(&mut self, name: &str, all: usize, part: Range<usize>) -> Result<VectorId, Error> {
+    pub(crate) fn vector_part(
+        &mut self,
+        name: &str,
+        all: usize,
+        part: Range<usize>,
+    ) -> Result<VectorId, Error> {
         let whole = self.vector(name, all)?;
         self.vectors[whole.0] = self.vectors[whole.0][part].into();
         Ok(whole)
@@ -386,8 +397,11 @@ impl Packer {
 /// Anonymous memory, in large pages where the system has them.
 fn map(bytes: usize) -> Result<MmapMut, Error> {
     let hint = "run with less packing, as --no-pack does, or with a smaller model";
-    let buffer = MmapMut::map_anon(bytes)
-        .map_err(|_| Error::Memory { what: "interleaved weights", bytes: bytes as u64, hint })?;
+    let buffer = MmapMut::map_anon(bytes).map_err(|_| Error::Memory {
+        what: "interleaved weights",
+        bytes: bytes as u64,
+        hint,
+    })?;
     #[cfg(target_os = "linux")]
     {
         // A hint; without large pages everything works as well, a little slower.

@@ -6,7 +6,8 @@ use kit::{Draft, EXACT, Shape, tokens};
 use quantsmith::LoadOptions;
 use quantsmith::files::{Metadata, Value};
 use quantsmith::model::arch::{
-    ARCHITECTURES, Activation, Architecture, Factor, NormKind, Parallel, Placement, QkNorm, RopeLayers, RopeStyle,
+    ARCHITECTURES, Activation, Architecture, Factor, NormKind, Parallel, Placement, QkNorm, RopeLayers,
+    RopeStyle,
 };
 
 struct Reference<'a> {
@@ -88,7 +89,9 @@ impl Reference<'_> {
 
     fn attention(&self, x: &Rows, layer: usize) -> Rows {
         let Shape { heads, kv_heads, head_dim: dim, window, .. } = self.shape;
-        let project = |part: &str| -> Rows { x.iter().map(|x| self.linear(x, &format!("blk.{layer}.{part}"))).collect() };
+        let project = |part: &str| -> Rows {
+            x.iter().map(|x| self.linear(x, &format!("blk.{layer}.{part}"))).collect()
+        };
         let (mut q, mut k, v) = (project("attn_q"), project("attn_k"), project("attn_v"));
         for (rows, name) in [(&mut q, "attn_q_norm"), (&mut k, "attn_k_norm")] {
             for (position, row) in rows.iter_mut().enumerate() {
@@ -109,7 +112,9 @@ impl Reference<'_> {
             };
             let weights: Vec<f64> = (first..=position).map(|p| score(p).exp()).collect();
             let sum: f64 = weights.iter().sum();
-            (0..dim).map(|d| (first..=position).zip(&weights).map(|(p, w)| w / sum * v[p][kv + d]).sum()).collect()
+            (0..dim)
+                .map(|d| (first..=position).zip(&weights).map(|(p, w)| w / sum * v[p][kv + d]).sum())
+                .collect()
         };
         let joined = |position| (0..heads).flat_map(|head| attend(position, head)).collect::<Vec<_>>();
         (0..x.len()).map(|p| self.linear(&joined(p), &format!("blk.{layer}.attn_output"))).collect()
@@ -118,7 +123,9 @@ impl Reference<'_> {
     fn ffn(&self, x: &[f64], layer: usize) -> Vec<f64> {
         let f = |x: f64| match self.arch.activation {
             Activation::Silu => x / (1.0 + (-x).exp()),
-            Activation::Gelu => 0.5 * x * (1.0 + ((2.0 / std::f64::consts::PI).sqrt() * (x + 0.044715 * x.powi(3))).tanh()),
+            Activation::Gelu => {
+                0.5 * x * (1.0 + ((2.0 / std::f64::consts::PI).sqrt() * (x + 0.044715 * x.powi(3))).tanh())
+            }
             Activation::ReluSquared => x.max(0.0).powi(2),
         };
         let up = self.linear(x, &format!("blk.{layer}.ffn_up"));
@@ -146,7 +153,9 @@ impl Reference<'_> {
         let (table, dims) = self.draft.values("token_embd.weight").expect("a table");
         let embed = dims[0] as usize;
         let scale = self.factor(self.arch.embedding);
-        let row = |token: u32| table[token as usize * embed..][..embed].iter().map(|&x| scale * f64::from(x)).collect();
+        let row = |token: u32| {
+            table[token as usize * embed..][..embed].iter().map(|&x| scale * f64::from(x)).collect()
+        };
         let mut x: Rows = tokens.iter().map(|&token| row(token)).collect();
         let (pre, post) = (self.arch.placement != Placement::Post, self.arch.placement != Placement::Pre);
         let residual = self.factor(self.arch.residual);
@@ -160,7 +169,8 @@ impl Reference<'_> {
                 let attended = norm(post, &attended[position], block("post_attention_norm"));
                 let second = self.vector(&block("ffn_norm.weight")).is_some();
                 if self.arch.parallel != Parallel::Never {
-                    let input = if second { self.norm(x, &block("ffn_norm")) } else { normed[position].clone() };
+                    let input =
+                        if second { self.norm(x, &block("ffn_norm")) } else { normed[position].clone() };
                     add(x, &attended);
                     add(x, &self.ffn(&input, i));
                 } else {
@@ -173,7 +183,9 @@ impl Reference<'_> {
         let cap = self.arch.final_cap.filter(|&cap| cap > 0.0).map(f64::from);
         let scale = self.factor(self.arch.logits);
         let finish = |x: &f64| cap.map_or(scale * x, |cap| cap * (scale * x / cap).tanh());
-        x.iter().map(|x| self.linear(&self.norm(x, "output_norm"), "token_embd").iter().map(finish).collect()).collect()
+        x.iter()
+            .map(|x| self.linear(&self.norm(x, "output_norm"), "token_embd").iter().map(finish).collect())
+            .collect()
     }
 }
 
@@ -183,7 +195,8 @@ fn compare(draft: &Draft, arch: &Architecture, shape: Shape) {
     let model = draft.write().load(LoadOptions { threads: Some(2), ubatch: 32, ..Default::default() });
     let found = kit::logits(&model, &tokens);
     let size = (expected.iter().map(|x| x * x).sum::<f64>() / expected.len() as f64).sqrt();
-    let difference = found.iter().zip(&expected).map(|(f, e)| (f64::from(f32::from_bits(*f)) - e).powi(2)).sum::<f64>();
+    let difference =
+        found.iter().zip(&expected).map(|(f, e)| (f64::from(f32::from_bits(*f)) - e).powi(2)).sum::<f64>();
     let difference = (difference / expected.len() as f64).sqrt() / size;
     // Keys and values are kept in f16, everything else is f32.
     assert!(difference < 2e-3, "{}: the logits differ by {difference} of their size", arch.name);
@@ -237,9 +250,9 @@ fn several_matrices_in_one_tensor_give_what_they_give_one_by_one() {
     }
     joined.tensors.extend(fused.into_iter().map(|(_, tensor)| tensor));
     let mut apart = apart;
-    apart.tensors.retain(|t| {
-        !["attn_q.bias", "attn_v.bias", "ffn_up.bias"].iter().any(|end| t.name.ends_with(end))
-    });
+    apart
+        .tensors
+        .retain(|t| !["attn_q.bias", "attn_v.bias", "ffn_up.bias"].iter().any(|end| t.name.ends_with(end)));
     let tokens = tokens(20);
     let run = |draft: &Draft| kit::logits(&draft.write().load(LoadOptions::default()), &tokens);
     assert_eq!(run(&joined), run(&apart));

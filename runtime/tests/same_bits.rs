@@ -19,12 +19,18 @@ fn every_architecture_gives_the_same_bits_however_it_is_run() {
         let file = Draft::new(arch, Shape::default(), MIXED).write();
         let expected = logits(&file.load(options("scalar", 1, 512, true)), &tokens);
         assert!(expected.iter().all(|bits| f32::from_bits(*bits).is_finite()), "{}", arch.name);
-        for (threads, ubatch, pack) in [(1, 1, true), (2, 512, true), (3, 5, true), (2, 1, false), (4, 64, false)] {
+        for (threads, ubatch, pack) in
+            [(1, 1, true), (2, 512, true), (3, 5, true), (2, 1, false), (4, 64, false)]
+        {
             for tier in cpu::supported() {
                 let isa = tier.tier().name();
                 let found = logits(&file.load(options(isa, threads, ubatch, pack)), &tokens);
                 let first = found.iter().zip(&expected).position(|(a, b)| a != b);
-                assert_eq!(first, None, "{} on {isa}, {threads} threads, batches of {ubatch}, pack {pack}", arch.name);
+                assert_eq!(
+                    first, None,
+                    "{} on {isa}, {threads} threads, batches of {ubatch}, pack {pack}",
+                    arch.name
+                );
             }
         }
     }

@@ -4,6 +4,11 @@
 //! integer lanes (or of 4 × `LANES` bytes). `SUBS` registers make the 16 lanes that the kernels are written for.
 //! These modules hold the crate's loads, stores and instructions; kernels and generated code only call them.
 
+#![allow(
+    clippy::missing_safety_doc,
+    reason = "a function with target features is safe to call from one that has them, which is what clippy overlooks"
+)]
+
 pub mod scalar;
 
 #[cfg(target_arch = "x86_64")]

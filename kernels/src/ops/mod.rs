@@ -8,15 +8,6 @@
 //! Sums take element i into lane i mod 16 and then follow the fixed tree of `reduce_add`. A row whose length is not
 //! a multiple of sixteen behaves as if zeros followed (for a maximum: minus infinity).
 
-#![allow(
-    clippy::missing_safety_doc,
-    reason = "a tier's functions need only the tier's features, which a `Set` proves"
-)]
-#![allow(
-    clippy::redundant_closure,
-    reason = "a function with target features is no `Fn`; a closure around it is"
-)]
-
 pub mod activation;
 pub mod attention;
 pub mod elementwise;

@@ -21,7 +21,9 @@ pub(crate) fn block_codes(runs: &[Run]) -> TokenStream {
     let lets = runs.iter().enumerate().map(|(k, run)| {
         let name = names::run(k);
         let value = match run {
-            Run::Pieces(pieces) => pieces.iter().map(piece).reduce(|a, b| quote!(isa::h_or(#a, #b))).unwrap_or_default(),
+            Run::Pieces(pieces) => {
+                pieces.iter().map(piece).reduce(|a, b| quote!(isa::h_or(#a, #b))).unwrap_or_default()
+            }
             Run::Each(from) => quote!(isa::h_load(k::bytes::<16>(&all, #from))),
         };
         quote!(let #name = #value;)
@@ -119,32 +121,30 @@ fn walk(tree: &Tree) -> TokenStream {
             let (cond, a, b) = (walk(cond), walk(a), walk(b));
             quote!((if #cond != 0 { #a } else { #b }))
         }
-        Tree::Binary(op, a, b) => {
-            operation(*op, &walk(a), &walk(b), &quote!(i32))
-        }
+        Tree::Binary(op, a, b) => operation(*op, &walk(a), &walk(b), &quote!(i32)),
     }
 }
 
 /// An operation on two values of an integer type.
 fn operation(op: BinaryOp, a: &TokenStream, b: &TokenStream, ty: &TokenStream) -> TokenStream {
-            match op {
-                BinaryOp::Add => quote!((#a + #b)),
-                BinaryOp::Sub => quote!((#a - #b)),
-                BinaryOp::Mul => quote!((#a * #b)),
-                BinaryOp::Div => quote!((#a / #b)),
-                BinaryOp::Rem => quote!((#a % #b)),
-                BinaryOp::And => quote!((#a & #b)),
-                BinaryOp::Or => quote!((#a | #b)),
-                BinaryOp::Xor => quote!((#a ^ #b)),
-                BinaryOp::Shl => quote!((#a << #b)),
-                BinaryOp::Shr => quote!((#a >> #b)),
-                BinaryOp::Lt => quote!(((#a < #b) as #ty)),
-                BinaryOp::Le => quote!(((#a <= #b) as #ty)),
-                BinaryOp::Gt => quote!(((#a > #b) as #ty)),
-                BinaryOp::Ge => quote!(((#a >= #b) as #ty)),
-                BinaryOp::Eq => quote!(((#a == #b) as #ty)),
-                BinaryOp::Ne => quote!(((#a != #b) as #ty)),
-            }
+    match op {
+        BinaryOp::Add => quote!((#a + #b)),
+        BinaryOp::Sub => quote!((#a - #b)),
+        BinaryOp::Mul => quote!((#a * #b)),
+        BinaryOp::Div => quote!((#a / #b)),
+        BinaryOp::Rem => quote!((#a % #b)),
+        BinaryOp::And => quote!((#a & #b)),
+        BinaryOp::Or => quote!((#a | #b)),
+        BinaryOp::Xor => quote!((#a ^ #b)),
+        BinaryOp::Shl => quote!((#a << #b)),
+        BinaryOp::Shr => quote!((#a >> #b)),
+        BinaryOp::Lt => quote!(((#a < #b) as #ty)),
+        BinaryOp::Le => quote!(((#a <= #b) as #ty)),
+        BinaryOp::Gt => quote!(((#a > #b) as #ty)),
+        BinaryOp::Ge => quote!(((#a >= #b) as #ty)),
+        BinaryOp::Eq => quote!(((#a == #b) as #ty)),
+        BinaryOp::Ne => quote!(((#a != #b) as #ty)),
+    }
 }
 
 /// Bits of the block put together, plus an offset.
@@ -200,7 +200,8 @@ fn field(index: usize, width: usize, inverted: bool, at: usize) -> TokenStream {
 /// calls as functions.
 pub(crate) fn element(each: &Each, fields: &[Field], tables: &[Table]) -> TokenStream {
     let context = Context { fields, tables };
-    let rules = each.rules.iter().filter(|(name, ..)| !matches!(name.as_str(), "code" | "scale" | "min" | "weight"));
+    let rules =
+        each.rules.iter().filter(|(name, ..)| !matches!(name.as_str(), "code" | "scale" | "min" | "weight"));
     let functions = rules.map(|(name, parameter, body)| {
         let (name, parameter, body) = (rule(name), names::local(parameter), context.expr(body));
         quote! {

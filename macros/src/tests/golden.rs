@@ -38,7 +38,9 @@ fn print_expansion() {
         let source = fs::read_to_string(entry.expect("an entry").path()).expect("a source file");
         for item in syn::parse_file(&source).expect("Rust").items {
             let syn::Item::Macro(declared) = item else { continue };
-            let Ok(declaration) = syn::parse2::<crate::ast::Declaration>(declared.mac.tokens.clone()) else { continue };
+            let Ok(declaration) = syn::parse2::<crate::ast::Declaration>(declared.mac.tokens.clone()) else {
+                continue;
+            };
             if declaration.name.to_string().eq_ignore_ascii_case(&format) {
                 println!("{}", printed(&declared.mac.tokens.to_string(), tier.as_deref()));
                 return;

@@ -70,7 +70,13 @@ impl Pass<'_> {
         self.runs(layer).map_or(0, |_| layer.heads)
     }
 
-    fn queries<'a>(&'a self, attend: &Attend, layer: &'a LayerCache, head: usize, thread: usize) -> Queries<'a> {
+    fn queries<'a>(
+        &'a self,
+        attend: &Attend,
+        layer: &'a LayerCache,
+        head: usize,
+        thread: usize,
+    ) -> Queries<'a> {
         let tokens = self.tokens.len();
         Queries {
             layout: layer.layout,
@@ -120,7 +126,13 @@ impl Pass<'_> {
             let parts = unsafe { self.arena.view_mut(at, chunks.len() * layer.layout.part_len(layer.group)) };
             let queries = self.queries(attend, layer, head, thread);
             let scratch = self.scratch(layer, thread);
-            self.engine.operations.attention.attend_part(PartJob { queries, token: 0, chunks, parts, scratch });
+            self.engine.operations.attention.attend_part(PartJob {
+                queries,
+                token: 0,
+                chunks,
+                parts,
+                scratch,
+            });
             return;
         }
         let block = Self::block(layer);
@@ -161,7 +173,14 @@ impl Pass<'_> {
     }
 
     /// Quantises the output of the query heads that share a key-value head.
-    fn quantise_head(&self, attend: &Attend, layer: &LayerCache, head: usize, tokens: Range<usize>, thread: usize) {
+    fn quantise_head(
+        &self,
+        attend: &Attend,
+        layer: &LayerCache,
+        head: usize,
+        tokens: Range<usize>,
+        thread: usize,
+    ) {
         let Some(codes) = attend.codes else { return };
         let width = layer.group * layer.layout.v_dim();
         for token in tokens {

@@ -121,7 +121,8 @@ impl Work for Pass<'_> {
         }
         match &step.body {
             Body::Rows(ops) => {
-                for row in self.split(step).map_or(0..0, |split| self.rows_of(ops, split.range(claim.chunk))) {
+                for row in self.split(step).map_or(0..0, |split| self.rows_of(ops, split.range(claim.chunk)))
+                {
                     self.run_row(ops, row, thread);
                 }
             }
@@ -154,7 +155,9 @@ impl Pass<'_> {
         match &step.body {
             Body::Attend(attend) => self.attend_chunks(attend).min(MAX_CHUNKS),
             Body::Merge(attend) => self.merge_chunks(attend).min(MAX_CHUNKS),
-            Body::Rows(_) | Body::Product(_) | Body::Lockstep { .. } => self.split(step).map_or(0, |s| s.count()),
+            Body::Rows(_) | Body::Product(_) | Body::Lockstep { .. } => {
+                self.split(step).map_or(0, |s| s.count())
+            }
         }
     }
 
@@ -206,7 +209,10 @@ impl Pass<'_> {
     ///
     /// # Safety
     /// * nobody else reads or writes them while the view is alive
-    #[allow(clippy::mut_from_ref, reason = "the arena is shared between threads; the caller states exclusiveness")]
+    #[allow(
+        clippy::mut_from_ref,
+        reason = "the arena is shared between threads; the caller states exclusiveness"
+    )]
     unsafe fn floats_mut(&self, slot: Slot, thread: usize, row: usize, cols: Range<usize>) -> &mut [f32] {
         let at = self.at(slot, thread) + (row * slot.cols + cols.start) * size_of::<f32>();
         // SAFETY: the caller's promise.
@@ -221,7 +227,8 @@ impl Pass<'_> {
         let padded = Activations::padded(x.cols);
         let (first, count) = (cols.start, Activations::padded(cols.len()));
         let codes = self.at(out, thread) + row * padded + first;
-        let groups = self.groups_at(out, thread) + (row * (padded / GROUP) + first / GROUP) * size_of::<ActGroup>();
+        let groups =
+            self.groups_at(out, thread) + (row * (padded / GROUP) + first / GROUP) * size_of::<ActGroup>();
         // SAFETY: the caller's promise.
         let x = unsafe { self.floats(x, thread, row, cols) };
         // SAFETY: the caller's promise.

@@ -16,7 +16,8 @@ impl Pass<'_> {
     pub(super) fn product(&self, parts: &[Part], units: Range<usize>, thread: usize) {
         let mut first = 0;
         for part in parts {
-            let panels = units.start.max(first) - first..units.end.min(first + part.panels).max(first) - first;
+            let panels =
+                units.start.max(first) - first..units.end.min(first + part.panels).max(first) - first;
             first += part.panels;
             for piece in self.pieces(panels) {
                 self.multiply(part, piece.clone(), thread);
@@ -26,7 +27,13 @@ impl Pass<'_> {
     }
 
     /// Runs the same panels of all parts, and then what combines them.
-    pub(super) fn lockstep(&self, parts: &[Part], epilogue: &[Op<Slot>], panels: Range<usize>, thread: usize) {
+    pub(super) fn lockstep(
+        &self,
+        parts: &[Part],
+        epilogue: &[Op<Slot>],
+        panels: Range<usize>,
+        thread: usize,
+    ) {
         for piece in self.pieces(panels) {
             for part in parts {
                 self.multiply(part, piece.clone(), thread);

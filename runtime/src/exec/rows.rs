@@ -67,9 +67,12 @@ impl Pass<'_> {
         let target = |x: Slot| unsafe { self.floats_mut(x, thread, row, cols.clone()) };
         // SAFETY: 1, 2, 3: made by an earlier step, or by this thread in columns of its own.
         let operand = |y: Slot| unsafe { self.floats(y, thread, row, cols.clone()) };
-        let (elementwise, activation) = (self.engine.operations.elementwise, self.engine.operations.activation);
+        let (elementwise, activation) =
+            (self.engine.operations.elementwise, self.engine.operations.activation);
         match *op {
-            Op::Bias { x, bias } => elementwise.add(target(x), &self.engine.weights.vector(bias)[cols.clone()]),
+            Op::Bias { x, bias } => {
+                elementwise.add(target(x), &self.engine.weights.vector(bias)[cols.clone()])
+            }
             Op::Scale { x, factor } => elementwise.scale(target(x), factor),
             Op::Cap { x, cap } => elementwise.softcap(target(x), cap),
             Op::Add { x, y } => elementwise.add(target(x), operand(y)),

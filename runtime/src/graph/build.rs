@@ -13,7 +13,8 @@ use crate::weights::{Binder, Use, WeightId};
 
 /// Builds the graph and binds its tensors.
 pub(crate) fn build(file: &ModelFile, params: &HParams, binder: &mut Binder<'_>) -> Result<Graph, Error> {
-    let mut builder = Builder { params, binder, graph: Graph::default(), rows: Rows::Tokens, codes: Vec::new() };
+    let mut builder =
+        Builder { params, binder, graph: Graph::default(), rows: Rows::Tokens, codes: Vec::new() };
     builder.model(file)?;
     Ok(builder.graph)
 }
@@ -104,7 +105,8 @@ impl Builder<'_, '_> {
             normed = if params.parallel && !own_norm { self.select(normed, "attn_norm") } else { normed };
             self.codes.clear();
         }
-        let mut attention = self.linear(attended, &format!("blk.{i}.attn_output"), params.embed, "attn_output")?;
+        let mut attention =
+            self.linear(attended, &format!("blk.{i}.attn_output"), params.embed, "attn_output")?;
         if params.parallel {
             let input = if own_norm { self.norm(x, &ffn_norm, "ffn_norm")? } else { normed };
             let ffn = self.ffn(i, input)?;
@@ -258,7 +260,13 @@ impl Builder<'_, '_> {
         Ok(out)
     }
 
-    fn linear_product(&mut self, x: ValueId, tensor: &str, rows: usize, name: &str) -> Result<ValueId, Error> {
+    fn linear_product(
+        &mut self,
+        x: ValueId,
+        tensor: &str,
+        rows: usize,
+        name: &str,
+    ) -> Result<ValueId, Error> {
         let weight = self.binder.bind(&format!("{tensor}.weight"), self.cols(x), rows, Use::Matrix)?;
         Ok(self.product(x, weight, name))
     }

@@ -132,7 +132,11 @@ fn fits_epilogue(graph: &Graph, parts: &[Op<ValueId>], op: &Op<ValueId>) -> Opti
     };
     if let Op::Quantise { x, .. } = op {
         // Groups must not be torn, so all parts must be cut at the same places.
-        return (is_part(*x) && same_rows()).then_some(if parts.len() > 1 { Fits::Lockstep } else { Fits::Alone });
+        return (is_part(*x) && same_rows()).then_some(if parts.len() > 1 {
+            Fits::Lockstep
+        } else {
+            Fits::Alone
+        });
     }
     if !op.is_elementwise() || !op.changed().is_some_and(is_part) {
         return None;

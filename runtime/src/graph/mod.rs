@@ -13,4 +13,3 @@ pub(crate) mod group;
 pub(crate) mod op;
 pub(crate) mod plan;
 pub(crate) mod report;
-

@@ -125,10 +125,14 @@ impl<V: Copy> Op<V> {
     pub(crate) fn read(&self) -> [Option<V>; 2] {
         match *self {
             Op::Embed { .. } | Op::Rotation { .. } => [None, None],
-            Op::Select { x, .. } | Op::Norm { x, .. } | Op::Quantise { x, .. } | Op::MatMul { x, .. } => [Some(x), None],
-            Op::HeadNorm { .. } | Op::Bias { .. } | Op::Scale { .. } | Op::Cap { .. } | Op::Activate { .. } => {
-                [None, None]
+            Op::Select { x, .. } | Op::Norm { x, .. } | Op::Quantise { x, .. } | Op::MatMul { x, .. } => {
+                [Some(x), None]
             }
+            Op::HeadNorm { .. }
+            | Op::Bias { .. }
+            | Op::Scale { .. }
+            | Op::Cap { .. }
+            | Op::Activate { .. } => [None, None],
             Op::Add { y, .. } => [Some(y), None],
             Op::Gate { up, .. } => [Some(up), None],
             Op::Rope { rotation, .. } => [Some(rotation), None],

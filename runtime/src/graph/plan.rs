@@ -299,7 +299,8 @@ fn step(graph: &Graph, weights: &Weights, draft: &Draft, places: &[Option<Placed
         Group::Merge { attend, quantise } => Body::Merge(attention(attend, quantise.as_ref(), slot)),
     };
     let merges = matches!(draft.group, Group::Merge { .. });
-    let names: Vec<_> = draft.ops().map(|op| if merges && op.made().is_some() { "merge" } else { op.name() }).collect();
+    let names: Vec<_> =
+        draft.ops().map(|op| if merges && op.made().is_some() { "merge" } else { op.name() }).collect();
     Step {
         rows: draft.rows,
         prologue: resolve(&draft.prologue),
@@ -319,12 +320,7 @@ fn distinct(values: impl Iterator<Item = ValueId>) -> Vec<ValueId> {
     values
 }
 
-fn part(
-    graph: &Graph,
-    weights: &Weights,
-    op: &Op<ValueId>,
-    slot: impl Fn(ValueId) -> Slot,
-) -> Option<Part> {
+fn part(graph: &Graph, weights: &Weights, op: &Op<ValueId>, slot: impl Fn(ValueId) -> Slot) -> Option<Part> {
     let Op::MatMul { x, weight, out } = *op else { return None };
     Some(Part {
         x: slot(x),

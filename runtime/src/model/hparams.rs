@@ -129,7 +129,12 @@ impl HParams {
     }
 }
 
-fn read_layers(reader: &Reader, file: &ModelFile, arch: &Architecture, embed: usize) -> Result<Vec<LayerParams>, Error> {
+fn read_layers(
+    reader: &Reader,
+    file: &ModelFile,
+    arch: &Architecture,
+    embed: usize,
+) -> Result<Vec<LayerParams>, Error> {
     let blocks = reader.positive("block_count")?;
     // Every block has tensors, so a count above theirs is wrong; seen before memory is asked for.
     if blocks > file.tensors().len() {
@@ -142,7 +147,8 @@ fn read_layers(reader: &Reader, file: &ModelFile, arch: &Architecture, embed: us
     let windows = read_windows(reader, arch.window, blocks)?;
     let mut layers = Vec::with_capacity(blocks);
     for i in 0..blocks {
-        let layer = LayerParams { heads: heads[i], kv_heads: kv_heads[i], ff: ff[i], window: windows[i], rope: None };
+        let layer =
+            LayerParams { heads: heads[i], kv_heads: kv_heads[i], ff: ff[i], window: windows[i], rope: None };
         let at_least_one = |key, value| match value {
             0 => Err(reader.refuse(key, format_args!("found 0 for layer {i}"), "at least 1")),
             _ => Ok(()),
@@ -157,7 +163,11 @@ fn read_layers(reader: &Reader, file: &ModelFile, arch: &Architecture, embed: us
         layers.push(layer);
     }
     if layers.iter().any(|l| l.heads != layers[0].heads) && !embed.is_multiple_of(layers[0].heads) {
-        return Err(reader.refuse("attention.head_count", "found heads that differ by layer", "an even division"));
+        return Err(reader.refuse(
+            "attention.head_count",
+            "found heads that differ by layer",
+            "an even division",
+        ));
     }
     Ok(layers)
 }
@@ -190,7 +200,9 @@ fn size_or(reader: &Reader, key: &str, absent: Option<usize>) -> Result<usize, E
     match (reader.count(key)?, absent) {
         (Some(0), _) => Err(reader.refuse(key, "found 0", "at least 1")),
         (Some(size), _) | (None, Some(size)) => Ok(size),
-        (None, None) => Err(reader.refuse(key, "not there", "a size, since the heads do not divide the width")),
+        (None, None) => {
+            Err(reader.refuse(key, "not there", "a size, since the heads do not divide the width"))
+        }
     }
 }
 
@@ -240,7 +252,9 @@ fn factor(reader: &Reader, key: &str, rule: Factor, embed: usize, blocks: usize)
         Factor::One => 1.0,
         Factor::SqrtWidth => (embed as f64).sqrt() as f32,
         Factor::Key(value) => stated()?.unwrap_or(value),
-        Factor::KeyOrOverSqrtBlocks(value) => stated()?.unwrap_or((f64::from(value) / (blocks as f64).sqrt()) as f32),
+        Factor::KeyOrOverSqrtBlocks(value) => {
+            stated()?.unwrap_or((f64::from(value) / (blocks as f64).sqrt()) as f32)
+        }
         Factor::OneOverKeyOrOverWidth(value) => {
             stated()?.map_or((f64::from(value) / embed as f64) as f32, |value| 1.0 / value)
         }

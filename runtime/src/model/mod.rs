@@ -8,7 +8,6 @@ pub mod hparams;
 pub(crate) mod reader;
 pub mod rope;
 
-
 use crate::error::Error;
 use crate::exec::{Engine, Operations};
 use crate::files::{Metadata, ModelFile};
@@ -131,10 +130,11 @@ impl Model {
         let vocab = graph.logits.map_or(0, |v| graph.values[v.0].cols);
         check_vocab(&file, &tokenizer, vocab)?;
         warnings.extend_from_slice(tokenizer.warnings());
-        let chat_template = ChatTemplate::from_metadata(file.metadata(), &tokenizer).unwrap_or_else(|error| {
-            warnings.push(format!("the model's chat template cannot be used: {error}"));
-            None
-        });
+        let chat_template =
+            ChatTemplate::from_metadata(file.metadata(), &tokenizer).unwrap_or_else(|error| {
+                warnings.push(format!("the model's chat template cannot be used: {error}"));
+                None
+            });
 
         let (context, cache) = room(&params, asked_context, options.ubatch, &mut warnings)?;
         let packer = binder.finish();
@@ -151,9 +151,11 @@ impl Model {
         let sizes = Sizes { tokens: ubatch, outputs: OUTPUTS.min(ubatch) };
         let single = plan(&graph, &weights, cache.attention(), Sizes { tokens: 1, outputs: 1 });
         let batch = plan(&graph, &weights, cache.attention(), sizes);
-        let tables = params.rope.iter().zip(divisors).map(|(rope, divisors)| {
-            RopeTable::new(rope, divisors.map(|id| weights.vector(id)), context)
-        });
+        let tables = params
+            .rope
+            .iter()
+            .zip(divisors)
+            .map(|(rope, divisors)| RopeTable::new(rope, divisors.map(|id| weights.vector(id)), context));
         let tables = tables.collect();
         let Graph { values, .. } = graph;
         Ok(Arc::new(Model {
@@ -399,7 +401,8 @@ fn room(
             (Some(plan), None) if Cache::new(&plan).is_err() && context > 1 => context /= 2,
             (Some(plan), _) => {
                 if context < params.context && asked.is_none() {
-                    warnings.push(format!("the context is {context} tokens, of {} in training", params.context));
+                    warnings
+                        .push(format!("the context is {context} tokens, of {} in training", params.context));
                 }
                 return Ok((context, plan));
             }

@@ -34,7 +34,11 @@ impl<'a> Reader<'a> {
     }
 
     fn found(&self, key: &str) -> &'static str {
-        if self.metadata().get(&self.full(key)).is_some() { "found a value of another kind" } else { "not there" }
+        if self.metadata().get(&self.full(key)).is_some() {
+            "found a value of another kind"
+        } else {
+            "not there"
+        }
     }
 
     /// A count, when the key is there.
@@ -57,7 +61,12 @@ impl<'a> Reader<'a> {
     }
 
     /// A count per layer: one number for all, or an array with one for each.
-    pub(crate) fn per_layer(&self, key: &str, layers: usize, absent: Option<&[usize]>) -> Result<Vec<usize>, Error> {
+    pub(crate) fn per_layer(
+        &self,
+        key: &str,
+        layers: usize,
+        absent: Option<&[usize]>,
+    ) -> Result<Vec<usize>, Error> {
         let full = self.full(key);
         if let Some(value) = self.metadata().u32(&full) {
             return Ok(vec![value as usize; layers]);
@@ -73,7 +82,10 @@ impl<'a> Reader<'a> {
             return Err(self.refuse(key, format_args!("found an array of {}", list.len()), accepted()));
         }
         let fits = |&v: &i64| u32::try_from(v).map(|v| v as usize);
-        list.iter().map(fits).collect::<Result<_, _>>().map_err(|_| self.refuse(key, "found a value outside", accepted()))
+        list.iter()
+            .map(fits)
+            .collect::<Result<_, _>>()
+            .map_err(|_| self.refuse(key, "found a value outside", accepted()))
     }
 
     /// A truth value, when the key is there.

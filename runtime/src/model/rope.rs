@@ -76,7 +76,8 @@ impl RopeParams {
         let local_base = positive(reader, "rope.freq_base_swa", arch.local_base.unwrap_or(base))?;
         let mut local = RopeParams { base: local_base, ..global.clone() };
         if !arch.local_scaling {
-            local = RopeParams { scale: 1.0, scaling: Scaling::Linear, magnitude: 1.0, divisors: None, ..local };
+            local =
+                RopeParams { scale: 1.0, scaling: Scaling::Linear, magnitude: 1.0, divisors: None, ..local };
         }
         Ok(if local == global { vec![global] } else { vec![global, local] })
     }
@@ -91,7 +92,9 @@ impl RopeParams {
                 match self.scaling {
                     Scaling::Linear => scaled,
                     Scaling::Yarn { mix, fast, slow, original } => {
-                        let dim = |turns: f64| n * libm::log(original / (2.0 * PI * turns)) / (2.0 * libm::log(base));
+                        let dim = |turns: f64| {
+                            n * libm::log(original / (2.0 * PI * turns)) / (2.0 * libm::log(base))
+                        };
                         let low = libm::floor(dim(fast)).max(0.0);
                         let high = libm::ceil(dim(slow)).min(n - 1.0);
                         let ramp = ((j as f64 - low) / (high - low).max(0.001)).clamp(0.0, 1.0);
@@ -124,7 +127,8 @@ fn scaling(reader: &Reader, trained: usize, context: usize) -> Result<(f32, Scal
         return Err(reader.refuse("rope.scaling.factor", format_args!("found {factor}"), "a number above 0"));
     }
     let scale = 1.0 / factor;
-    let original = reader.count("rope.scaling.original_context_length")?.filter(|&n| n > 0).unwrap_or(trained);
+    let original =
+        reader.count("rope.scaling.original_context_length")?.filter(|&n| n > 0).unwrap_or(trained);
     let stated = reader.number("rope.scaling.attn_factor")?.filter(|&f| f > 0.0).unwrap_or(1.0);
     let long = context > original;
     match kind {
@@ -135,7 +139,11 @@ fn scaling(reader: &Reader, trained: usize, context: usize) -> Result<(f32, Scal
             let number = |key, absent| Ok::<_, Error>(reader.number(key)?.unwrap_or(absent));
             if number("rope.scaling.yarn_log_multiplier", 0.0)? != 0.0 {
                 let accepted = "0: the multiplier belongs to architectures that do not run here";
-                return Err(reader.refuse("rope.scaling.yarn_log_multiplier", "found another value", accepted));
+                return Err(reader.refuse(
+                    "rope.scaling.yarn_log_multiplier",
+                    "found another value",
+                    accepted,
+                ));
             }
             let mix = number("rope.scaling.yarn_ext_factor", -1.0)?;
             let mix = if mix < 0.0 { 1.0 } else { f64::from(mix) };
@@ -146,12 +154,17 @@ fn scaling(reader: &Reader, trained: usize, context: usize) -> Result<(f32, Scal
             let yarn = Scaling::Yarn { mix, fast: fast.into(), slow: slow.into(), original: original as f64 };
             let grown = if factor > 1.0 { 1.0 + 0.1 * libm::log(f64::from(factor)) } else { 1.0 };
             let grown = if mix == 0.0 { 1.0 } else { grown };
-            let magnitude = grown * f64::from(stated) * f64::from(number("rope.scaling.yarn_attn_factor", 1.0)?);
+            let magnitude =
+                grown * f64::from(stated) * f64::from(number("rope.scaling.yarn_attn_factor", 1.0)?);
             Ok((scale, yarn, magnitude as f32, long))
         }
         other => {
             let found: String = other.chars().filter(|c| !c.is_control()).take(40).collect();
-            Err(reader.refuse("rope.scaling.type", format_args!("found '{found}'"), "none, linear, yarn, longrope"))
+            Err(reader.refuse(
+                "rope.scaling.type",
+                format_args!("found '{found}'"),
+                "none, linear, yarn, longrope",
+            ))
         }
     }
 }
@@ -247,8 +260,12 @@ mod tests {
         let table = RopeTable::new(&halved, Some(&[4.0, 1.0]), 100);
         let (mut cos, mut sin) = ([0.0; 2], [0.0; 2]);
         table.row(80, &mut cos, &mut sin);
-        assert!((cos[0] - 2.0 * libm::cosf(10.0)).abs() < 1e-6 && (sin[0] - 2.0 * libm::sinf(10.0)).abs() < 1e-6);
-        assert!((cos[1] - 2.0 * libm::cosf(0.4)).abs() < 1e-6 && (sin[1] - 2.0 * libm::sinf(0.4)).abs() < 1e-6);
+        assert!(
+            (cos[0] - 2.0 * libm::cosf(10.0)).abs() < 1e-6 && (sin[0] - 2.0 * libm::sinf(10.0)).abs() < 1e-6
+        );
+        assert!(
+            (cos[1] - 2.0 * libm::cosf(0.4)).abs() < 1e-6 && (sin[1] - 2.0 * libm::sinf(0.4)).abs() < 1e-6
+        );
     }
 
     #[test]

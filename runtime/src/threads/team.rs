@@ -109,7 +109,12 @@ impl Team {
             sleepers: AtomicU32::new(0),
             stop: AtomicBool::new(false),
             failed: AtomicBool::new(false),
-            job: UnsafeCell::new(Job { work: std::ptr::null(), base: 0, chunks: no_chunks, run: run_nothing }),
+            job: UnsafeCell::new(Job {
+                work: std::ptr::null(),
+                base: 0,
+                chunks: no_chunks,
+                run: run_nothing,
+            }),
             lock: Mutex::new(()),
             wake: Condvar::new(),
             spins: spins(SPIN),
@@ -164,7 +169,12 @@ impl Shared {
             let current = self.word.0.load(Ordering::Acquire);
             let (serial, chunks, next) = parts(current);
             if next < chunks {
-                if self.word.0.compare_exchange_weak(current, current + 1, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+                if self
+                    .word
+                    .0
+                    .compare_exchange_weak(current, current + 1, Ordering::AcqRel, Ordering::Relaxed)
+                    .is_ok()
+                {
                     let first = last != Some(serial);
                     last = Some(serial);
                     self.chunk(serial, chunks, next, thread, first);
@@ -205,7 +215,9 @@ impl Shared {
             let ask = || unsafe { (job.chunks)(job.work, step) };
             match catch_unwind(AssertUnwindSafe(ask)) {
                 Ok(Some(0)) => step += 1,
-                Ok(Some(chunks)) if chunks <= MAX_CHUNKS && !self.failed.load(Ordering::Relaxed) => break chunks as u64,
+                Ok(Some(chunks)) if chunks <= MAX_CHUNKS && !self.failed.load(Ordering::Relaxed) => {
+                    break chunks as u64;
+                }
                 Ok(None) => break 0,
                 Ok(Some(_)) | Err(_) => {
                     self.failed.store(true, Ordering::Relaxed);
@@ -223,7 +235,8 @@ impl Shared {
 
     /// Waits until another step is open than the one with this serial number, or the team ends.
     fn wait(&self, serial: u64) {
-        let waiting = |order| parts(self.word.0.load(order)).0 == serial && !self.stop.load(Ordering::Relaxed);
+        let waiting =
+            |order| parts(self.word.0.load(order)).0 == serial && !self.stop.load(Ordering::Relaxed);
         for _ in 0..self.spins {
             if !waiting(Ordering::Acquire) {
                 return;
@@ -298,7 +311,11 @@ mod tests {
 
     impl Chain {
         fn new(chunks: &[usize], busy: bool) -> Self {
-            Chain { chunks: chunks.to_vec(), sums: chunks.iter().map(|_| AtomicUsize::new(0)).collect(), busy }
+            Chain {
+                chunks: chunks.to_vec(),
+                sums: chunks.iter().map(|_| AtomicUsize::new(0)).collect(),
+                busy,
+            }
         }
     }
 

@@ -44,7 +44,16 @@ pub struct Shape {
 
 impl Default for Shape {
     fn default() -> Self {
-        Shape { layers: 4, embed: 64, heads: 4, kv_heads: 2, head_dim: 32, ff: 160, context: 256, window: Some(24) }
+        Shape {
+            layers: 4,
+            embed: 64,
+            heads: 4,
+            kv_heads: 2,
+            head_dim: 32,
+            ff: 160,
+            context: 256,
+            window: Some(24),
+        }
     }
 }
 
@@ -178,7 +187,7 @@ impl Draft {
         self
     }
 
-    /// The values of a tensor as its format rounds them.
+    /// The values of a tensor, before its format rounds them, and its dimensions.
     pub fn values(&self, name: &str) -> Option<(Vec<f32>, Vec<u64>)> {
         let tensor = self.tensors.iter().find(|tensor| tensor.name == name)?;
         Some((tensor.values.clone(), tensor.dims.clone()))
@@ -196,11 +205,12 @@ impl Draft {
             .map(|tensor| NewTensor {
                 name: tensor.name.clone(),
                 dims: tensor.dims.clone(),
-                type_id: format(tensor).id,
+                type_id: format(tensor).id.expect("a format with a number"),
                 layout: quantsmith::files::Layout::Current,
             })
             .collect();
-        let mut writer = GgufWriter::create(&path, &[], &self.metadata, &tensors, &registry).expect("a header");
+        let mut writer =
+            GgufWriter::create(&path, &[], &self.metadata, &tensors, &registry).expect("a header");
         for tensor in &self.tensors {
             writer.write(&encode(format(tensor), &tensor.values)).expect("room on the disk");
         }
@@ -255,7 +265,9 @@ fn encode(format: &Format, values: &[f32]) -> Vec<u8> {
             let inverse = if largest == 0.0 { 0.0 } else { steps / largest };
             block.iter().map(|x| ((x * inverse).round() as i32 + offset).clamp(0, top) as u8).collect()
         };
-        let nibbles = |codes: &[u8]| -> Vec<u8> { (0..16).map(|i| codes[i] & 15 | (codes[i + 16] & 15) << 4).collect() };
+        let nibbles = |codes: &[u8]| -> Vec<u8> {
+            (0..16).map(|i| codes[i] & 15 | (codes[i + 16] & 15) << 4).collect()
+        };
         match format.name {
             "F32" => out.extend(block[0].to_le_bytes()),
             "F16" => out.extend(half(block[0])),

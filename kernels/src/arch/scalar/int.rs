@@ -9,7 +9,9 @@ pub type H = [u8; 16];
 /// Loads `LANES` little-endian words.
 #[inline]
 pub fn load_words(bytes: &[u8; 64]) -> I {
-    core::array::from_fn(|l| i32::from_le_bytes([bytes[4 * l], bytes[4 * l + 1], bytes[4 * l + 2], bytes[4 * l + 3]]))
+    core::array::from_fn(|l| {
+        i32::from_le_bytes([bytes[4 * l], bytes[4 * l + 1], bytes[4 * l + 2], bytes[4 * l + 3]])
+    })
 }
 
 /// Loads `LANES` unsigned bytes, one to a lane.

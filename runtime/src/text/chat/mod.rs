@@ -181,6 +181,6 @@ fn as_json(messages: &[Message]) -> Vec<Json> {
 }
 
 #[cfg(test)]
-mod tests;
-#[cfg(test)]
 mod template_tests;
+#[cfg(test)]
+mod tests;

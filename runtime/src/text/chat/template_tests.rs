@@ -59,7 +59,11 @@ fn with_tools() -> (Vec<Json>, RenderOptions) {
 }
 
 /// Renders all templates and returns what failed.
-fn failures(messages: &[Json], options: &RenderOptions, must_contain: &str) -> Option<BTreeMap<String, String>> {
+fn failures(
+    messages: &[Json],
+    options: &RenderOptions,
+    must_contain: &str,
+) -> Option<BTreeMap<String, String>> {
     let t = tokenizer(true);
     let mut failed = BTreeMap::new();
     let templates = templates()?;
@@ -80,7 +84,9 @@ fn failures(messages: &[Json], options: &RenderOptions, must_contain: &str) -> O
 fn published_templates_render_a_conversation() {
     let options = RenderOptions { add_generation_prompt: true, ..RenderOptions::default() };
     let Some(failed) = failures(&conversation(), &options, "What is 2+2?") else { return };
-    for (name, error) in &failed { eprintln!("{name}: {error}"); }
+    for (name, error) in &failed {
+        eprintln!("{name}: {error}");
+    }
     assert!(failed.len() <= 1);
 }
 
@@ -88,6 +94,8 @@ fn published_templates_render_a_conversation() {
 fn published_templates_render_tools() {
     let (messages, options) = with_tools();
     let Some(failed) = failures(&messages, &options, "get_weather") else { return };
-    for (name, error) in &failed { eprintln!("{name}: {error}"); }
+    for (name, error) in &failed {
+        eprintln!("{name}: {error}");
+    }
     assert!(failed.len() <= 4);
 }
