@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use quantsmith_tests::{quantsmith, tiny_llama};
+use quantsmith_tests::{program, quantsmith, tiny_llama};
 
 struct Tiny {
     folder: tempfile::TempDir,
@@ -174,7 +174,7 @@ fn prompts_come_from_arguments_files_and_standard_input() {
 
 /// Starts a program with standard input left open and nothing in it.
 fn with_open_input(args: &[&str]) -> std::process::Child {
-    Command::new(env!("CARGO_BIN_EXE_quantsmith-under-test"))
+    Command::new(program!())
         .args(args)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -205,11 +205,38 @@ fn nothing_waits_for_input_that_nobody_promised() {
     }
 }
 
+/// A terminal is made by util-linux's `script`, which Linux systems have.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_conversation_goes_on_at_a_terminal() {
+    let tiny = tiny();
+    let program = program!().into_string().expect("the path is text");
+    let path = tiny.path.to_str().expect("the path is text");
+    let talk = |flags: &str, typed: &str| {
+        let line = format!("'{program}' run -m '{path}' -n 4 --temp 0 --ignore-eos -q {flags}");
+        let ended = quantsmith_tests::Quantsmith::new("script")
+            .arg("-qec")
+            .arg(line)
+            .arg("/dev/null")
+            .stdin(typed)
+            .run();
+        assert_eq!(ended.code, 0, "{ended:?}");
+        ended.stdout
+    };
+    // Two lines, two answers, and a third question that nobody answers.
+    assert_eq!(talk("", "ab\ncd\n\u{4}").matches("> ").count(), 3);
+    // A prompt is answered once; with -cnv the conversation goes on, with -st it does not.
+    assert_eq!(talk("-p ab", "cd\n\u{4}").matches("> ").count(), 0);
+    assert_eq!(talk("-p ab -cnv", "cd\n\u{4}").matches("> ").count(), 2);
+    assert_eq!(talk("-p ab -cnv -st", "cd\n\u{4}").matches("> ").count(), 0);
+    assert_eq!(talk("-st", "ab\ncd\n\u{4}").matches("> ").count(), 1);
+}
+
 #[test]
 fn a_reader_that_goes_away_is_no_error() {
     let tiny = tiny();
     let path = tiny.path.to_str().expect("the path is text");
-    let mut child = Command::new(env!("CARGO_BIN_EXE_quantsmith-under-test"))
+    let mut child = Command::new(program!())
         .args(["logits", "-m", path, "-p", &"abc".repeat(20), "--top", "286"])
         .args(["-q"])
         .stdin(Stdio::null())
@@ -228,11 +255,7 @@ fn a_reader_that_goes_away_is_no_error() {
 #[test]
 fn a_full_disk_is_an_error() {
     let full = std::fs::File::options().write(true).open("/dev/full").expect("Linux has it");
-    let output = Command::new(env!("CARGO_BIN_EXE_quantsmith-under-test"))
-        .arg("formats")
-        .stdout(full)
-        .output()
-        .expect("the program starts");
+    let output = Command::new(program!()).arg("formats").stdout(full).output().expect("the program starts");
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(said.starts_with("error: standard output: cannot write"), "{said}");

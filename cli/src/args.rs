@@ -158,9 +158,17 @@ pub(crate) struct Compat {
     numa: Option<String>,
     #[arg(long, hide = true)]
     no_warmup: bool,
+    #[arg(long, hide = true)]
+    no_perf: bool,
+    #[arg(long, hide = true)]
+    no_context_shift: bool,
+    #[arg(long, hide = true, value_name = "MODE", num_args = 0..=1, default_missing_value = "on")]
+    color: Option<Switch>,
+    #[arg(long, hide = true, aliases = ["log-verbosity"], value_name = "N", allow_negative_numbers = true)]
+    verbosity: Option<i32>,
 }
 
-/// A three-way switch of llama.cpp.
+/// A switch of llama.cpp that can be left to the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Switch {
     On,

@@ -11,9 +11,11 @@ use std::ffi::OsString;
 const WORDS: &[(&str, &str)] = &[
     ("-bf", "--binary-file"),
     ("-cnv", "--conversation"),
+    ("-co", "--color"),
     ("-ctk", "--cache-type-k"),
     ("-ctv", "--cache-type-v"),
     ("-fa", "--flash-attn"),
+    ("-lv", "--verbosity"),
     ("-ngl", "--n-gpu-layers"),
     ("-no-cnv", "--no-conversation"),
     ("-nr", "--no-repack"),

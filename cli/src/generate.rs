@@ -12,16 +12,16 @@ use crate::output::note;
 /// How many tokens to generate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Limit {
-    /// Until the model ends its text, or the context is full.
+    /// Until the model ends its text; a full context before that is worth a remark.
     Open,
-    /// Until the context is full, whatever the model says.
+    /// Until the model ends its text, or the context is full.
     Context,
     /// So many at most.
     Tokens(usize),
 }
 
 impl From<i32> for Limit {
-    /// Reads llama.cpp's `-n`: -1 is open, -2 fills the context.
+    /// Reads llama.cpp's `-n`: -1 is open, -2 goes on until the context is full.
     fn from(n: i32) -> Self {
         match n {
             -2 => Self::Context,
@@ -165,7 +165,7 @@ impl<'m> Generator<'m> {
             let id = self.draw(session.logits());
             made += 1;
             show(id)?;
-            if self.tokenizer.is_end_of_generation(id) && limit != Limit::Context {
+            if self.tokenizer.is_end_of_generation(id) {
                 break End::Text;
             }
             if limit == Limit::Tokens(made) {

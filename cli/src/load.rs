@@ -14,7 +14,7 @@ use crate::App;
 use crate::args::ModelArgs;
 use crate::failure::Failure;
 use crate::output::{excerpt, note, warn};
-use crate::table::{bytes, count, grouped};
+use crate::table::{bytes, count, counted, grouped};
 
 /// How long loading may take before a progress bar appears.
 const MOMENT: Duration = Duration::from_millis(400);
@@ -87,9 +87,7 @@ fn introduce(model: &Model) {
         bytes(plan.kv_bytes),
         bytes(plan.total_bytes),
     ));
-    let threads = model.threads();
-    let s = if threads == 1 { "" } else { "s" };
-    note(&format!("cpu:     {}, {threads} thread{s}", model.isa().name()));
+    note(&format!("cpu:     {}, {}", model.isa().name(), counted(model.threads(), "thread")));
 }
 
 /// The types of a file's tensors that make up at least a hundredth of it, the largest share first.

@@ -40,7 +40,8 @@ pub(crate) fn top(logits: &[f32], top: usize) -> Option<Position> {
     // In order of id again, so that the sum does not depend on how the selection went.
     let mut others = ids.split_off(top);
     others.sort_unstable();
-    let rest = others.iter().map(|&id| libm::exp(above(id))).sum::<f64>() / sum;
+    // Not `sum`, which gives -0.0 for none.
+    let rest = others.iter().fold(0.0, |rest, &id| rest + libm::exp(above(id))) / sum;
     ids.sort_unstable_by(order);
     let log_sum = libm::log(sum);
     let logp = ids.iter().map(|&id| above(id) - log_sum).collect();
@@ -69,7 +70,7 @@ mod tests {
         for (logp, want) in p.logp.iter().zip([0.6f64, 0.2, 0.2]) {
             assert!((logp.exp() - want).abs() < 1e-7, "{logp} for {want}");
         }
-        assert_eq!(p.rest, 0.0);
+        assert!(p.rest == 0.0 && p.rest.is_sign_positive());
     }
 
     #[test]

@@ -10,6 +10,7 @@ use crate::args::PromptArgs;
 use crate::escape::unescape;
 use crate::failure::Failure;
 use crate::output::warn;
+use crate::table::counted;
 
 /// Largest prompt that is read from a file: far beyond any context, and short of filling the memory.
 const MAX_FILE: u64 = 1 << 30;
@@ -101,9 +102,9 @@ pub(crate) fn piece(tokenizer: &Tokenizer, id: u32) -> String {
 /// Refuses a prompt that does not fit into the context.
 pub(crate) fn check_fits(tokens: usize, context: usize) -> Result<(), Failure> {
     if tokens > context {
+        let tokens = counted(tokens, "token");
         return Err(Failure::run(format!(
-            "the prompt has {tokens} tokens and the context holds {context}: shorten the prompt, or give a larger \
-             context with -c"
+            "the prompt has {tokens} and the context holds {context}: shorten the prompt, or give a larger context with -c"
         )));
     }
     Ok(())

@@ -115,6 +115,11 @@ pub(crate) fn count(n: u64) -> String {
     }
 }
 
+/// A number of things: `1 token`, `2 tokens`.
+pub(crate) fn counted(n: usize, thing: &str) -> String {
+    format!("{n} {thing}{}", if n == 1 { "" } else { "s" })
+}
+
 /// A whole number with a comma between groups of three digits.
 pub(crate) fn grouped(n: u64) -> String {
     let digits = n.to_string();
@@ -156,6 +161,7 @@ mod tests {
 
     #[test]
     fn sizes_read_well() {
+        assert_eq!((counted(1, "token"), counted(0, "token")), ("1 token".into(), "0 tokens".into()));
         assert_eq!((bytes(0), bytes(1023), bytes(1536)), ("0 B".into(), "1023 B".into(), "1.5 KiB".into()));
         assert_eq!((bytes(98_362_432), bytes(1 << 30)), ("93.8 MiB".into(), "1.0 GiB".into()));
         assert_eq!(bytes(u64::MAX), "16.0 EiB");

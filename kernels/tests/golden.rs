@@ -1,5 +1,7 @@
 //! Every format that the golden blocks cover dequantises to the bit, on every tier that this CPU has.
 
+mod support;
+
 use quantsmith_kernels::{Registry, cpu};
 use serde_json::Value;
 
@@ -51,4 +53,5 @@ fn golden_blocks_dequantise_to_the_bit_on_every_tier() {
         }
     }
     assert_eq!(seen, types.len(), "every golden type is declared");
+    support::log_tiers("kernels/golden");
 }

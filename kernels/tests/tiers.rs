@@ -1,6 +1,8 @@
 //! Every tier that this CPU has equals the scalar tier to the bit, for every format of the registry: packed and plain
 //! products, odd numbers of rows, tokens and blocks, extreme codes, and outputs that start as NaN.
 
+mod support;
+
 use quantsmith_kernels::{ActGroup, Activations, Format, OutMut, PANEL, Registry, Supported, cpu};
 
 /// A small generator (xorshift) with a fixed seed, so that a failure repeats.
@@ -183,6 +185,7 @@ fn products_of_every_format_equal_scalar_to_the_bit_on_every_tier() {
             }
         }
     }
+    support::log_tiers("kernels/tiers");
 }
 
 #[test]

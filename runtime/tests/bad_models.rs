@@ -58,7 +58,10 @@ fn counts_that_are_zero_or_missing_are_refused_with_the_key() {
         missing("{a}.attention.layer_norm_rms_epsilon"),
         "llama.attention.layer_norm_rms_epsilon: not there, accepted: a number from 0"
     );
-    assert!(missing("general.architecture").starts_with("general.architecture: not there, accepted: llama, qwen2"));
+    assert!(
+        missing("general.architecture")
+            .starts_with("general.architecture: not there, accepted: llama, qwen2")
+    );
 }
 
 #[test]
@@ -109,7 +112,11 @@ fn tensors_that_are_missing_misshapen_or_left_over_are_refused_by_name() {
         "tensor 'blk.1.attn_q_norm.weight', which the graph of 'llama' has no place for, is not supported"
     );
     let odd = llama().set("{a}.embedding_length", Value::U32(48));
-    assert!(refused(&odd).starts_with("tensor 'token_embd.weight': dimensions [64, 96]"), "{}", refused(&odd));
+    assert!(
+        refused(&odd).starts_with("tensor 'token_embd.weight': dimensions [64, 96]"),
+        "{}",
+        refused(&odd)
+    );
     let short = llama().set("tokenizer.ggml.tokens", Value::Array(Array::String(vec!["a".into(); 3])));
     assert_eq!(
         refused(&short),
@@ -126,7 +133,10 @@ fn tensors_that_are_missing_misshapen_or_left_over_are_refused_by_name() {
 fn what_does_not_run_here_is_named() {
     let other = llama().set("general.architecture", Value::String("mamba\nx".into()));
     let message = refused(&other);
-    assert!(message.starts_with("architecture 'mambax' is not supported, supported: llama, qwen2"), "{message}");
+    assert!(
+        message.starts_with("architecture 'mambax' is not supported, supported: llama, qwen2"),
+        "{message}"
+    );
     let experts = llama().set("{a}.expert_count", Value::U32(8));
     assert_eq!(refused(&experts), "a mixture of experts (llama.expert_count) is not supported");
 }
@@ -136,5 +146,9 @@ fn a_context_that_only_the_file_asks_for_is_bounded() {
     let file = llama().set("{a}.context_length", Value::U32(u32::MAX)).write();
     let model = file.load(LoadOptions::default());
     assert!(model.context() <= 1 << 20);
-    assert!(model.warnings().iter().any(|w| w.contains("of 4294967295 in training")), "{:?}", model.warnings());
+    assert!(
+        model.warnings().iter().any(|w| w.contains("of 4294967295 in training")),
+        "{:?}",
+        model.warnings()
+    );
 }

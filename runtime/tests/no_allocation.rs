@@ -36,12 +36,30 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
+/// Waits for the threads that packed the weights to be gone: ending, they may still ask for memory.
+fn wait_for_threads(before: usize) {
+    for _ in 0..1000 {
+        if threads() <= before {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    panic!("the threads that packed the weights do not end");
+}
+
+/// The threads of this process, where the system tells.
+fn threads() -> usize {
+    std::fs::read_dir("/proc/self/task").map_or(0, Iterator::count)
+}
+
 #[test]
 fn decoding_and_batches_allocate_nothing_with_one_thread_and_with_several() {
     for (name, threads) in [("llama", 1), ("llama", 3), ("gemma3", 1), ("gemma3", 2)] {
         let arch = Architecture::find(name).expect("an architecture");
         let file = Draft::new(arch, Shape::default(), MIXED).write();
+        let running = self::threads();
         let model = file.load(LoadOptions { threads: Some(threads), ubatch: 16, ..Default::default() });
+        wait_for_threads(running);
         let mut session = Session::new(&model).expect("a session");
         session.set_profile(true);
         let tokens = tokens(150);

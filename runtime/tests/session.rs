@@ -9,7 +9,11 @@ use std::sync::Arc;
 
 fn model(name: &str, shape: Shape, ubatch: usize) -> Arc<Model> {
     let arch = Architecture::find(name).expect("an architecture");
-    Draft::new(arch, shape, MIXED).write().load(LoadOptions { threads: Some(2), ubatch, ..Default::default() })
+    Draft::new(arch, shape, MIXED).write().load(LoadOptions {
+        threads: Some(2),
+        ubatch,
+        ..Default::default()
+    })
 }
 
 fn last(session: &Session) -> Vec<u32> {

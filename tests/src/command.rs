@@ -1,6 +1,6 @@
 //! The command under test, run as a user would run it, and how it ended.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use std::time::Duration;
 
@@ -14,10 +14,14 @@ pub struct Quantsmith {
 /// How long one command may take: far more than any needs, so that one that waits for ever is found.
 const PATIENCE: Duration = Duration::from_secs(300);
 
+/// The program to test: the one at this path, unless `QUANTSMITH_BIN` names another.
+pub fn program(built: &str) -> OsString {
+    std::env::var_os("QUANTSMITH_BIN").unwrap_or_else(|| built.into())
+}
+
 impl Quantsmith {
-    /// The program at this path, or the one that `QUANTSMITH_BIN` names, with no input and a clean environment.
-    pub fn new(program: &str) -> Self {
-        let program = std::env::var_os("QUANTSMITH_BIN").unwrap_or_else(|| program.into());
+    /// A program, with no input and a clean environment.
+    pub fn new(program: impl AsRef<OsStr>) -> Self {
         let mut command = assert_cmd::Command::new(program);
         command.env_remove("QUANTSMITH_ISA").env_remove("RUST_BACKTRACE").write_stdin("").timeout(PATIENCE);
         Self { command }

@@ -7,17 +7,25 @@ mod command;
 mod gguf;
 mod oracle;
 
-pub use command::{Ended, Quantsmith};
+pub use command::{Ended, Quantsmith, program};
 pub use gguf::{Gguf, tiny_llama};
 pub use oracle::{Oracle, Position, Prompt};
 
 use std::path::{Path, PathBuf};
 
+/// The path of the program under test.
+#[macro_export]
+macro_rules! program {
+    () => {
+        $crate::program(env!("CARGO_BIN_EXE_quantsmith-under-test"))
+    };
+}
+
 /// The command under test, to be given arguments and run.
 #[macro_export]
 macro_rules! quantsmith {
     ($($arg:expr),* $(,)?) => {
-        $crate::Quantsmith::new(env!("CARGO_BIN_EXE_quantsmith-under-test"))$(.arg($arg))*
+        $crate::Quantsmith::new($crate::program!())$(.arg($arg))*
     };
 }
 

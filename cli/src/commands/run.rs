@@ -18,6 +18,7 @@ use crate::failure::Failure;
 use crate::generate::{End, Generator, Limit, Timings};
 use crate::output::note;
 use crate::prompt;
+use crate::table::counted;
 use crate::talk::{Answer, Talk};
 
 /// The flags of `run`.
@@ -27,7 +28,7 @@ pub(crate) struct Run {
     pub(crate) model: ModelArgs,
     #[command(flatten)]
     pub(crate) prompt: PromptArgs,
-    /// Number of tokens to generate; -1 until the model ends, -2 until the context is full
+    /// Number of tokens to generate; -1 until the model ends its text, -2 until the context is full at the latest
     #[arg(short = 'n', long, visible_alias = "n-predict", value_name = "N", default_value_t = -1,
           allow_negative_numbers = true, value_parser = clap::value_parser!(i32).range(-2..), help_heading = "Prompt")]
     pub(crate) predict: i32,
@@ -123,7 +124,7 @@ impl Run {
         let answer = match mode {
             Mode::Raw(_) => {
                 let text =
-                    text.ok_or_else(|| Failure::usage("no prompt was given, and the model does not chat"))?;
+                    text.ok_or_else(|| Failure::usage("no prompt was given (-p TEXT or -f FILE), and the model has no template to chat with"))?;
                 let tokens = prompt::encode(model.tokenizer(), &text)?;
                 talk.complete(&text, tokens, self.chat.display_prompt)?
             }
@@ -203,7 +204,8 @@ fn report<'a>(model: &'a Model, answer: &'a Answer, timings: Timings) -> Report<
 
 /// Says when the context was full before all was said: an error where a number of tokens was asked for.
 fn ended(end: End, made: usize, limit: Limit, context: usize) -> Result<(), Failure> {
-    let full = format!("the context of {context} tokens is full after {made} generated tokens");
+    let (room, made) = (counted(context, "token"), counted(made, "generated token"));
+    let full = format!("the context of {room} is full after {made}");
     match (end, limit) {
         (End::Text | End::Limit, _) | (End::ContextFull, Limit::Context) => Ok(()),
         (End::ContextFull, Limit::Open) => {

@@ -97,9 +97,14 @@ impl Pass<'_> {
         }
     }
 
-    fn scratch(&self, layer: &LayerCache, thread: usize) -> &mut [f32] {
+    /// Room for the kernels in a thread's own area, which holds nothing else in a step that attends.
+    ///
+    /// # Safety
+    /// * only this thread calls, and the view of an earlier call is gone
+    #[allow(clippy::mut_from_ref, reason = "the arena is shared between threads; the caller states exclusiveness")]
+    unsafe fn scratch(&self, layer: &LayerCache, thread: usize) -> &mut [f32] {
         let at = self.plan.common + thread * self.plan.own;
-        // SAFETY: 3: the thread's own area, which holds nothing else in a step that attends.
+        // SAFETY: the caller's promise.
         unsafe { self.arena.view_mut(at, layer.layout.scratch_len()) }
     }
 
@@ -125,7 +130,8 @@ impl Pass<'_> {
             // SAFETY: 2: these pieces are this thread's.
             let parts = unsafe { self.arena.view_mut(at, chunks.len() * layer.layout.part_len(layer.group)) };
             let queries = self.queries(attend, layer, head, thread);
-            let scratch = self.scratch(layer, thread);
+            // SAFETY: 3: the thread's own area.
+            let scratch = unsafe { self.scratch(layer, thread) };
             self.engine.operations.attention.attend_part(PartJob {
                 queries,
                 token: 0,
@@ -149,7 +155,8 @@ impl Pass<'_> {
                 tokens: tokens.clone(),
                 out: self.output(attend, thread),
                 out_at: head * layer.group * layer.layout.v_dim(),
-                scratch: self.scratch(layer, thread),
+                // SAFETY: 3: the thread's own area.
+                scratch: unsafe { self.scratch(layer, thread) },
             });
             self.quantise_head(attend, layer, head, tokens, thread);
         }
@@ -167,7 +174,8 @@ impl Pass<'_> {
             parts: unsafe { self.arena.view(at, len) },
             out: self.output(attend, thread),
             out_at: head * layer.group * layer.layout.v_dim(),
-            scratch: self.scratch(layer, thread),
+            // SAFETY: 3: the thread's own area.
+            scratch: unsafe { self.scratch(layer, thread) },
         });
         self.quantise_head(attend, layer, head, 0..1, thread);
     }

@@ -54,11 +54,6 @@ impl Arena {
         Ok(Arena { base, bytes, _memory: Some(memory) })
     }
 
-    /// The size.
-    pub(crate) fn bytes(&self) -> usize {
-        self.bytes
-    }
-
     fn check<T: Plain>(&self, at: usize, len: usize) -> *mut T {
         let end = len.checked_mul(size_of::<T>()).and_then(|bytes| bytes.checked_add(at));
         assert!(end.is_some_and(|end| end <= self.bytes), "a view beyond the arena");

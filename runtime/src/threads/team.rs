@@ -28,6 +28,8 @@ const SPIN: Duration = Duration::from_micros(60);
 
 const COUNT_BITS: u32 = 14;
 const COUNT_MASK: u64 = (1 << COUNT_BITS) - 1;
+/// Serial numbers start again at zero, after years.
+const SERIAL_MASK: u64 = u64::MAX >> (2 * COUNT_BITS);
 
 /// The most chunks that a step may have.
 pub(crate) const MAX_CHUNKS: usize = COUNT_MASK as usize;
@@ -120,12 +122,19 @@ impl Team {
             spins: spins(SPIN),
         });
         let mut team = Team { shared, workers: Vec::with_capacity(threads.saturating_sub(1)) };
+        let (started, all) = std::sync::mpsc::channel();
         for index in 1..threads {
-            let shared = team.shared.clone();
+            let (shared, started) = (team.shared.clone(), started.clone());
             let worker = std::thread::Builder::new().name(format!("quantsmith-{index}"));
-            let worker = worker.spawn(move || shared.work(index));
+            let worker = worker.spawn(move || {
+                drop(started);
+                shared.work(index);
+            });
             team.workers.push(worker.map_err(|source| Error::Thread { index, count: threads, source })?);
         }
+        drop(started);
+        // Nothing is ever sent: the channel closes when the last worker runs, and has all the memory it needs.
+        let _: Result<(), _> = all.recv();
         Ok(team)
     }
 
@@ -179,9 +188,7 @@ impl Shared {
                     last = Some(serial);
                     self.chunk(serial, chunks, next, thread, first);
                 }
-            } else if thread == 0 && chunks == 0 {
-                return;
-            } else if self.stop.load(Ordering::Relaxed) {
+            } else if (thread == 0 && chunks == 0) || self.stop.load(Ordering::Relaxed) {
                 return;
             } else {
                 self.wait(serial);
@@ -192,7 +199,7 @@ impl Shared {
     fn chunk(&self, serial: u64, chunks: u64, chunk: u64, thread: usize, first: bool) {
         // SAFETY: a chunk is held, so the pass is open and the job is not written.
         let job = unsafe { *self.job.get() };
-        let step = serial.wrapping_sub(job.base) as usize;
+        let step = (serial.wrapping_sub(job.base) & SERIAL_MASK) as usize;
         let claim = Claim { step, chunk: chunk as usize, thread, first };
         // SAFETY: `run` and `work` were stored together, for the same type, and the caller lends the work until the
         // pass is over, which it is not while a chunk is held.
@@ -225,7 +232,7 @@ impl Shared {
                 }
             }
         };
-        let serial = job.base.wrapping_add(step as u64) & (u64::MAX >> (2 * COUNT_BITS));
+        let serial = job.base.wrapping_add(step as u64) & SERIAL_MASK;
         self.word.0.store(word(serial, chunks), Ordering::SeqCst);
         // A single chunk is for the thread that opens the step; nobody need wake for it.
         if chunks != 1 && self.sleepers.load(Ordering::SeqCst) > 0 {

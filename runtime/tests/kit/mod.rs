@@ -1,6 +1,6 @@
 //! Small random models of every architecture, written to files.
 
-#![allow(dead_code, reason = "each test uses a part of the kit")]
+#![allow(dead_code, unreachable_pub, reason = "a module of each test, which uses a part of it")]
 
 use quantsmith::files::{Array, GgufWriter, Metadata, NewTensor, Value};
 use quantsmith::kernels::{Format, Registry};

@@ -1,5 +1,6 @@
 //! The template engine: minijinja with what templates for Python expect, inside limits.
 
+use std::collections::HashSet;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use minijinja::syntax::SyntaxConfig;
@@ -30,7 +31,8 @@ pub(super) fn compile(source: &str) -> Result<Environment<'static>, TextError> {
     env.add_function("raise_exception", raise_exception);
     env.add_function("strftime_now", |format: &str| strftime(format, now()));
     env.add_filter("tojson", json::tojson);
-    env.add_template_owned(NAME, without_generation(source)).map_err(|e| describe(&e))?;
+    env.add_filter("indent", indent);
+    env.add_template_owned(NAME, adapt(source)).map_err(|e| describe(&e))?;
     Ok(env)
 }
 
@@ -40,6 +42,16 @@ pub(super) fn render(env: &Environment<'static>, context: Json) -> Result<String
     env.set_fuel(Some(BASE_FUEL + size(&context) * 4));
     let template = env.get_template(NAME).map_err(|e| describe(&e))?;
     template.render(Value::from(Serde(&context))).map_err(|e| describe(&e))
+}
+
+/// The variables that the template expects from outside.
+pub(super) fn free_variables(env: &Environment<'static>) -> HashSet<String> {
+    env.get_template(NAME).map(|t| t.undeclared_variables(false)).unwrap_or_default()
+}
+
+/// The present date and time for people.
+pub(super) fn date_and_time() -> String {
+    strftime("%F %T UTC", now()).unwrap_or_default()
 }
 
 /// Roughly the bytes of a value.
@@ -71,8 +83,42 @@ fn raise_exception(message: &str) -> Result<Value, Error> {
     Err(Error::new(ErrorKind::InvalidOperation, format!("the template refuses the conversation: {message}")))
 }
 
-/// Takes out `{% generation %}` and `{% endgeneration %}`, which only mark answers for training.
-fn without_generation(source: &str) -> String {
+/// The filter of Jinja: every line but the first is indented, and the line end at the end of a text stays.
+fn indent(text: &str, width: Option<Value>, first: Option<bool>, kwargs: Kwargs) -> Result<String, Error> {
+    let width = keyword(&kwargs, "width")?.or(width);
+    let first = keyword(&kwargs, "first")?.map(|v| v.is_true()).or(first).unwrap_or(false);
+    let blank = keyword(&kwargs, "blank")?.is_some_and(|v| v.is_true());
+    kwargs.assert_all_used()?;
+    let space = match &width {
+        None => " ".repeat(4),
+        Some(v) => match (v.as_str(), v.as_usize().filter(|&w| w <= 64)) {
+            (Some(text), _) => text.to_owned(),
+            (None, Some(width)) => " ".repeat(width),
+            (None, None) => {
+                return Err(Error::new(ErrorKind::InvalidOperation, "indent: the width is not one up to 64"));
+            }
+        },
+    };
+    let mut out = String::new();
+    for (i, line) in text.split('\n').enumerate() {
+        if i > 0 {
+            out.push('\n');
+        }
+        if (i == 0 && first) || (i > 0 && (blank || !line.is_empty())) {
+            out.push_str(&space);
+        }
+        out.push_str(line);
+    }
+    Ok(out)
+}
+
+/// Rewrites what the engine does not know and templates use.
+///
+/// * `{% generation %}` and `{% endgeneration %}` only mark answers for training: they become comments, which do
+///   to the white space around them what the statements would have done.
+/// * `{% set _ = ns.list.append(x) %}` and `{% set v = ns.list.pop(0) %}` change a list in place, which values
+///   cannot here: they become assignments to `ns.list`.
+fn adapt(source: &str) -> String {
     let mut out = String::with_capacity(source.len());
     let mut rest = source;
     while let Some(at) = rest.find("{%") {
@@ -82,21 +128,33 @@ fn without_generation(source: &str) -> String {
             after[..end].strip_prefix(['-', '+']).map_or(("", &after[..end]), |i| (&after[..1], i));
         let (close, inner) =
             inner.strip_suffix(['-', '+']).map_or(("", inner), |i| (&inner[inner.len() - 1..], i));
+        out.push_str(&rest[..at]);
         if matches!(inner.trim(), "generation" | "endgeneration") {
-            out.push_str(&rest[..at]);
-            // A comment does to the white space around it what the statement would have done.
-            out.push_str("{#");
-            out.push_str(open);
-            out.push(' ');
-            out.push_str(close);
-            out.push_str("#}");
+            out.push_str(&format!("{{#{open} {close}#}}"));
+        } else if let Some((list, item)) = in_place_call(inner, "append") {
+            out.push_str(&format!("{{%{open} set {list} = {list} + [{item}] {close}%}}"));
+        } else if let Some((list, "0")) = in_place_call(inner, "pop") {
+            let name = inner.trim().trim_start_matches("set").split('=').next().unwrap_or_default().trim();
+            out.push_str(&format!(
+                "{{%{open} set {name} = {list}[0] %}}{{%- set {list} = {list}[1:] {close}%}}"
+            ));
         } else {
-            out.push_str(&rest[..at + 2 + end + 2]);
+            out.push_str(&rest[at..at + 2 + end + 2]);
         }
         rest = &after[end + 2..];
     }
     out.push_str(rest);
     out
+}
+
+/// Takes `set NAME = A.B.METHOD(ARGUMENT)` apart into `A.B` and the argument.
+fn in_place_call<'s>(statement: &'s str, method: &str) -> Option<(&'s str, &'s str)> {
+    let (name, value) = statement.trim().strip_prefix("set ")?.split_once('=')?;
+    let (list, call) = value.trim().split_once('(')?;
+    let list = list.strip_suffix(method)?.strip_suffix('.')?;
+    let word = |text: &str| !text.is_empty() && text.chars().all(|c| c.is_alphanumeric() || c == '_');
+    let (owner, field) = list.split_once('.')?;
+    (word(name.trim()) && word(owner) && word(field)).then_some((list, call.strip_suffix(')')?.trim()))
 }
 
 /// Seconds since 1970, in universal time: the machine's zone is not asked for.
@@ -224,10 +282,19 @@ mod tests {
 
     #[test]
     fn training_marks_leave_no_trace() {
-        assert_eq!(without_generation("a{%- generation -%} b {% endgeneration %}c"), "a{#- -#} b {# #}c");
-        assert_eq!(without_generation("{% if generation %}x{% endif %}"), "{% if generation %}x{% endif %}");
-        assert_eq!(without_generation("{% generation"), "{% generation");
+        assert_eq!(adapt("a{%- generation -%} b {% endgeneration %}c"), "a{#- -#} b {# #}c");
+        assert_eq!(adapt("{% if generation %}x{% endif %}"), "{% if generation %}x{% endif %}");
+        assert_eq!(adapt("{% generation"), "{% generation");
         let env = compile("[{%- generation %} x {%+ endgeneration -%} ]").unwrap();
         assert_eq!(render(&env, Json::Null).unwrap(), "[ x ]");
+    }
+
+    #[test]
+    fn lists_of_namespaces_change_in_place() {
+        let source = "{% set q = namespace(ids=[]) %}{% for i in [1, 2, 3] %}{%- set _ = q.ids.append('x' ~ i) -%}\
+                      {% endfor %}{% set first = q.ids.pop(0) %}{{ first }} {{ q.ids | join(',') }}";
+        assert_eq!(render(&compile(source).unwrap(), Json::Null).unwrap(), "x1 x2,x3");
+        assert_eq!(in_place_call("set _ = q.append(1)", "append"), None, "no namespace, no rewriting");
+        assert_eq!(in_place_call("set _ = q.ids.append(f(1))", "append"), Some(("q.ids", "f(1)")));
     }
 }

@@ -4,8 +4,10 @@
 //! conversation, with limits on work, memory and depth. The text around the messages is the template's and may
 //! name special tokens; the messages are the user's and may not, whatever they contain: see [`shield`].
 
+mod builtin;
 mod engine;
 mod json;
+mod shape;
 mod shield;
 
 use minijinja::Environment;
@@ -49,6 +51,8 @@ pub struct ChatTemplate {
     source: String,
     bos: String,
     eos: String,
+    /// Whether the template takes tools as the text `functions`.
+    old_style: bool,
 }
 
 const KEY: &str = "tokenizer.chat_template";
@@ -70,6 +74,23 @@ impl ChatTemplate {
         m.str(&format!("{KEY}.{name}")).map(|source| Self::new(source, tokenizer)).transpose()
     }
 
+    /// Compiles one of the formats that are known by name.
+    ///
+    /// # Errors
+    /// Lists the names if there is no such format.
+    pub fn builtin(name: &str, tokenizer: &Tokenizer) -> Result<Self, TextError> {
+        let source = builtin::source(name).ok_or_else(|| {
+            let names: Vec<&str> = builtin::names().collect();
+            TextError::Template(format!("no format is called {name:?}; accepted: {}", names.join(", ")))
+        })?;
+        Self::new(&source, tokenizer)
+    }
+
+    /// The names of the built-in formats.
+    pub fn builtin_names() -> impl Iterator<Item = &'static str> {
+        builtin::names()
+    }
+
     /// Compiles a template.
     ///
     /// # Errors
@@ -78,8 +99,11 @@ impl ChatTemplate {
         let text = |id: Option<u32>| {
             id.map_or_else(String::new, |id| String::from_utf8_lossy(tokenizer.token_text(id)).into_owned())
         };
+        let environment = engine::compile(source)?;
+        let free = engine::free_variables(&environment);
         Ok(Self {
-            environment: engine::compile(source)?,
+            old_style: free.contains("functions") && !free.contains("tools"),
+            environment,
             source: source.to_owned(),
             bos: text(tokenizer.bos()),
             eos: text(tokenizer.eos()),
@@ -102,9 +126,34 @@ impl ChatTemplate {
 
     /// Renders messages of any shape, for tool calls and parts of content.
     ///
+    /// Templates disagree on what they accept. If one fails, it is tried again with the arguments of tool calls as
+    /// strings, and then with a leading system message put in front of the first question.
+    ///
     /// # Errors
-    /// Returns the template's own refusal, or the limit that it ran into.
+    /// Returns the template's own refusal of the conversation as it was given, or the limit that it ran into.
     pub fn render_json(&self, messages: &[Json], options: &RenderOptions) -> Result<String, TextError> {
+        let mut messages = messages.to_vec();
+        let objects = shape::arguments_as_objects(&mut messages);
+        let refusal = match self.run(&messages, options) {
+            Ok(text) => return Ok(text),
+            Err(refusal) => refusal,
+        };
+        if objects {
+            let mut strings = messages.clone();
+            shape::arguments_as_strings(&mut strings);
+            if let Ok(text) = self.run(&strings, options) {
+                return Ok(text);
+            }
+        }
+        if shape::fold_system(&mut messages)
+            && let Ok(text) = self.run(&messages, options)
+        {
+            return Ok(text);
+        }
+        Err(refusal)
+    }
+
+    fn run(&self, messages: &[Json], options: &RenderOptions) -> Result<String, TextError> {
         engine::render(&self.environment, self.context(messages, options))
     }
 
@@ -149,7 +198,7 @@ impl ChatTemplate {
         for value in options.variables.values_mut() {
             shield.cover(value, false);
         }
-        let text = engine::render(&self.environment, self.context(&messages, &options))?;
+        let text = self.render_json(&messages, &options)?;
         let mut ids = Vec::with_capacity(text.len() / 3 + 8);
         shield.encode(&text, tokenizer, &mut ids)?;
         if let Some(bos) = tokenizer.bos() {
@@ -171,6 +220,13 @@ impl ChatTemplate {
         context.insert("eos_token".into(), json!(self.eos));
         if let Some(tools) = &options.tools {
             context.insert("tools".into(), Json::Array(tools.clone()));
+        }
+        if self.old_style {
+            // The convention before tools had a name of their own.
+            let tools = options.tools.clone().unwrap_or_default();
+            let text = serde_json::to_string_pretty(&tools).unwrap_or_default();
+            context.entry("functions").or_insert(Json::String(text));
+            context.entry("datetime").or_insert_with(|| json!(engine::date_and_time()));
         }
         Json::Object(context)
     }

@@ -215,3 +215,70 @@ fn long_conversations_have_the_work_they_need() {
         .collect();
     assert!(template(CHATML).render(&messages, true).unwrap().len() > 4_000_000);
 }
+
+#[test]
+fn known_formats_by_name() {
+    let t = tokenizer(false);
+    let messages = [
+        Message::new("system", "S"),
+        Message::new("user", "U "),
+        Message::new("assistant", "A"),
+        Message::new("user", "V"),
+    ];
+    let render = |name| ChatTemplate::builtin(name, &t).unwrap().render(&messages, true).unwrap();
+    assert_eq!(
+        render("chatml"),
+        "<|im_start|>system\nS<|im_end|>\n<|im_start|>user\nU<|im_end|>\n<|im_start|>assistant\nA<|im_end|>\n\
+         <|im_start|>user\nV<|im_end|>\n<|im_start|>assistant\n"
+    );
+    assert_eq!(render("llama2"), "[INST] <<SYS>>\nS\n<</SYS>>\n\nU [/INST] A </s>[INST] V [/INST]");
+    assert_eq!(
+        render("gemma"),
+        "<start_of_turn>user\nS\n\nU<end_of_turn>\n<start_of_turn>model\nA<end_of_turn>\n\
+         <start_of_turn>user\nV<end_of_turn>\n<start_of_turn>model\n"
+    );
+    assert_eq!(render("vicuna"), "S\n\nUSER: U\nASSISTANT: A</s>\nUSER: V\nASSISTANT:");
+    for name in ChatTemplate::builtin_names() {
+        let text = render(name);
+        for part in ["S", "U", "A", "V"] {
+            assert!(text.contains(part), "{name}: {text}");
+        }
+    }
+    let error = ChatTemplate::builtin("no-such", &t).unwrap_err().to_string();
+    assert!(error.contains("no-such") && error.contains("chatml"));
+}
+
+#[test]
+fn a_refused_system_message_goes_into_the_question() {
+    let source = "{% for m in messages %}{% if m.role == 'system' %}{{ raise_exception('no system') }}{% endif %}\
+                  {{ m.role }}:{{ m.content }};{% endfor %}";
+    let messages = [Message::new("system", "S"), Message::new("user", "U")];
+    assert_eq!(template(source).render(&messages, false).unwrap(), "user:S\n\nU;");
+    // What cannot be saved is refused with the first reason.
+    let error = template(source).render(&messages[..1], false).unwrap_err();
+    assert!(error.to_string().contains("no system"));
+}
+
+#[test]
+fn arguments_of_tools_are_given_as_the_template_wants_them() {
+    let message =
+        json!({"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": "{\"a\": 1}"}}]});
+    let render =
+        |source: &str| template(source).render_json(&[message.clone()], &RenderOptions::default()).unwrap();
+    assert_eq!(
+        render(
+            "{% for k, v in messages[0].tool_calls[0].function.arguments.items() %}{{ k }}={{ v }}{% endfor %}"
+        ),
+        "a=1"
+    );
+    assert_eq!(render("{{ 'x' + messages[0].tool_calls[0].function.arguments }}"), "x{\"a\":1}");
+}
+
+#[test]
+fn indent_is_that_of_jinja() {
+    let render = |expression: &str| template(&format!("{{{{ {expression} }}}}")).render(&[], false).unwrap();
+    // Each checked with Jinja 3.
+    assert_eq!(render(r"'a\nb\n\nc\n' | indent(2)"), "a\n  b\n\n  c\n");
+    assert_eq!(render(r"'{\n' | indent(4, first=true)"), "    {\n");
+    assert_eq!(render(r"'a\n\nb' | indent('> ', true, blank=true)"), "> a\n> \n> b");
+}
