@@ -52,7 +52,7 @@ demo: build
 
 .PHONY: bench
 bench:
-	cargo bench --manifest-path benches/Cargo.toml
+	cargo bench -p quantsmith-benches
 
 .PHONY: fmt
 fmt:

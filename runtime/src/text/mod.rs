@@ -36,6 +36,6 @@ pub(crate) mod testing;
 
 pub use chat::{ChatTemplate, Message, RenderOptions};
 pub use error::TextError;
-pub use sampling::{Rng, Sampler, SamplingParams};
+pub use sampling::{LogProbs, Mirostat, Rng, Sampler, SamplerKind, SamplingParams, log_probability};
 pub use stream::StreamDecoder;
 pub use tokenizer::{EncodeOptions, Tokenizer};

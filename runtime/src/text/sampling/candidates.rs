@@ -12,7 +12,10 @@ use std::cmp::Ordering;
 pub(super) struct Candidate {
     pub(super) id: u32,
     pub(super) logit: f32,
+    /// The weight, where a sampler has set it.
     pub(super) p: f32,
+    /// What some samplers sort by.
+    pub(super) key: f32,
 }
 
 /// The candidates of one draw.
@@ -25,7 +28,7 @@ pub(super) struct Candidates {
 }
 
 /// The most likely first; of equals the lower id.
-fn likely_first(a: &Candidate, b: &Candidate) -> Ordering {
+pub(super) fn likely_first(a: &Candidate, b: &Candidate) -> Ordering {
     // No NaN gets in, and 0.0 and -0.0 must be equals here.
     b.logit.partial_cmp(&a.logit).unwrap_or(Ordering::Equal).then(a.id.cmp(&b.id))
 }
@@ -47,6 +50,24 @@ impl Candidates {
         self.list.clear();
         self.listed = false;
         self.sorted = false;
+    }
+
+    /// As [`fill`](Self::fill), with minus infinity for what is not allowed; says if anything is.
+    pub(super) fn fill_allowed(&mut self, logits: &[f32], allowed: impl Fn(u32) -> bool) -> bool {
+        self.fill(logits);
+        let mut best = None;
+        for (id, logit) in self.dense.iter_mut().enumerate() {
+            if !allowed(id as u32) {
+                *logit = f32::NEG_INFINITY;
+            } else if best.is_none_or(|(_, most)| *logit > most) {
+                best = Some((id, *logit));
+            }
+        }
+        // If the model rules out all that is allowed, one of it must still be drawn, and nothing else.
+        if let Some((id, f32::NEG_INFINITY)) = best {
+            self.dense[id] = f32::MIN;
+        }
+        best.is_some()
     }
 
     /// Changes logits: `change` gives the new one and must leave tokens outside `ids` as they are.
@@ -72,28 +93,28 @@ impl Candidates {
     }
 
     /// The list, made if there is none yet.
-    fn listed(&mut self) -> &mut Vec<Candidate> {
+    pub(super) fn listed(&mut self) -> &mut Vec<Candidate> {
         if !self.listed {
             let all = self.dense.iter().enumerate();
-            self.list.extend(all.map(|(id, &logit)| Candidate { id: id as u32, logit, p: 0.0 }));
+            self.list.extend(all.map(|(id, &logit)| Candidate { id: id as u32, logit, p: 0.0, key: 0.0 }));
             self.listed = true;
         }
         &mut self.list
     }
 
-    fn sort(&mut self) {
+    pub(super) fn sort(&mut self) {
         if !self.sorted {
             self.listed().sort_unstable_by(likely_first);
             self.sorted = true;
         }
     }
 
-    fn largest(&self) -> f32 {
+    pub(super) fn largest(&self) -> f32 {
         self.list.iter().map(|c| c.logit).fold(f32::NEG_INFINITY, f32::max)
     }
 
     /// Sets the weights exp(logit - largest) and returns their sum.
-    fn weigh(&mut self) -> f64 {
+    pub(super) fn weigh(&mut self) -> f64 {
         self.listed();
         let largest = self.largest();
         let mut sum = 0.0;
@@ -103,6 +124,17 @@ impl Candidates {
             sum += f64::from(c.p);
         }
         sum
+    }
+
+    /// Drops candidates; the order stays.
+    pub(super) fn retain(&mut self, keep: impl FnMut(&Candidate) -> bool) {
+        self.listed().retain(keep);
+    }
+
+    /// Restores the order of likelihood after a sampler used another.
+    pub(super) fn resort(&mut self) {
+        self.list.sort_unstable_by(likely_first);
+        self.sorted = true;
     }
 
     /// Keeps the `k` most likely.
@@ -120,14 +152,14 @@ impl Candidates {
         // A heap whose root is the least likely of the k best so far; ids come in ascending order, so of equals
         // the first stay.
         let list = &mut self.list;
-        list.extend((0..k).map(|id| Candidate { id: id as u32, logit: self.dense[id], p: 0.0 }));
+        list.extend((0..k).map(|id| Candidate { id: id as u32, logit: self.dense[id], p: 0.0, key: 0.0 }));
         for at in (0..k / 2).rev() {
             sift_down(list, at);
         }
         let mut least = list[0].logit;
         for (id, &logit) in self.dense.iter().enumerate().skip(k) {
             if logit > least {
-                list[0] = Candidate { id: id as u32, logit, p: 0.0 };
+                list[0] = Candidate { id: id as u32, logit, p: 0.0, key: 0.0 };
                 sift_down(list, 0);
                 least = list[0].logit;
             }

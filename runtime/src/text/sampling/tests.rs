@@ -239,3 +239,191 @@ fn parameters_out_of_range_are_named() {
     fails(SamplingParams { repeat_last_n: -2, ..off() }, "--repeat-last-n");
     fails(SamplingParams { presence_penalty: f32::INFINITY, ..off() }, "--presence-penalty");
 }
+
+#[test]
+fn top_n_sigma_keeps_logits_near_the_largest() {
+    // Mean 4/3, variance 1.89, deviation 1.37.
+    let keeps = |n: f32, kept: &[usize]| {
+        assert_frequencies(&SamplingParams { top_n_sigma: n, ..off() }, &LOGITS, &only(&LOGITS, kept));
+    };
+    keeps(0.5, &[1, 5]);
+    keeps(1.0, &[1, 5, 3]);
+    keeps(100.0, &[0, 1, 2, 3, 4, 5]);
+    // Impossible tokens do not widen the deviation.
+    let with_holes = [1.0, 3.0, 0.5, 2.0, -1.0, 2.5, f32::NEG_INFINITY, f32::NEG_INFINITY];
+    let params = SamplingParams { top_n_sigma: 1.0, ..off() };
+    assert_frequencies(&params, &with_holes, &only(&with_holes, &[1, 5, 3]));
+}
+
+#[test]
+fn typical_keeps_what_is_as_surprising_as_expected() {
+    let p = probabilities(&LOGITS);
+    let entropy: f64 = -p.iter().map(|p| p * p.ln()).sum::<f64>();
+    let mut order: Vec<usize> = (0..6).collect();
+    order.sort_by(|&a, &b| (-p[a].ln() - entropy).abs().total_cmp(&(-p[b].ln() - entropy).abs()));
+    for count in 1..=5 {
+        let reached: f64 = order[..count].iter().map(|&i| p[i]).sum();
+        let params = SamplingParams { typical_p: reached as f32 - 0.01, ..off() };
+        assert_frequencies(&params, &LOGITS, &only(&LOGITS, &order[..count]));
+    }
+}
+
+#[test]
+fn xtc_drops_all_likely_choices_but_the_last() {
+    // Probabilities: 0.42, 0.25, 0.15, ... for tokens 1, 5, 3.
+    let always = SamplingParams { xtc_probability: 1.0, xtc_threshold: 0.2, ..off() };
+    assert_frequencies(&always, &LOGITS, &only(&LOGITS, &[5, 3, 0, 2, 4]));
+    let lower = SamplingParams { xtc_threshold: 0.1, ..always.clone() };
+    assert_frequencies(&lower, &LOGITS, &only(&LOGITS, &[3, 0, 2, 4]));
+    // One choice above the threshold is no choice to drop.
+    let high = SamplingParams { xtc_threshold: 0.4, ..always.clone() };
+    assert_frequencies(&high, &LOGITS, &probabilities(&LOGITS));
+    let half = SamplingParams { xtc_probability: 0.5, ..always };
+    let (with, without) = (only(&LOGITS, &[5, 3, 0, 2, 4]), probabilities(&LOGITS));
+    let mixed: Vec<f64> = with.iter().zip(&without).map(|(a, b)| (a + b) / 2.0).collect();
+    assert_frequencies(&half, &LOGITS, &mixed);
+}
+
+#[test]
+fn the_dynamic_temperature_follows_the_entropy() {
+    let p = probabilities(&LOGITS);
+    let entropy: f64 = -p.iter().map(|p| p * p.ln()).sum::<f64>();
+    let share = entropy / 6f64.ln();
+    for exponent in [1.0f32, 2.0] {
+        let params =
+            SamplingParams { temperature: 1.0, dynatemp_range: 0.5, dynatemp_exponent: exponent, ..off() };
+        let t = 0.5 + share.powf(exponent.into());
+        let scaled: Vec<f32> = LOGITS.iter().map(|l| l / t as f32).collect();
+        assert_frequencies(&params, &LOGITS, &probabilities(&scaled));
+    }
+    // Equal logits: the entropy is the largest there is, so the temperature is the upper bound.
+    let params = SamplingParams { temperature: 1.0, dynatemp_range: 1.0, ..off() };
+    assert_frequencies(&params, &[0.0; 4], &[0.25; 4]);
+}
+
+#[test]
+fn mirostat_2_cuts_at_its_bound_and_learns() {
+    let params = SamplingParams { mirostat: Mirostat::V2, mirostat_tau: 1.0, mirostat_eta: 0.0, ..off() };
+    // The bound is 2 bits and stays: a quarter and more survives.
+    assert_frequencies(&params, &LOGITS, &only(&LOGITS, &[1, 5]));
+    let p = only(&LOGITS, &[1, 5]);
+    let learning = SamplingParams { mirostat_eta: 0.5, ..params };
+    let mut s = sampler(&learning, 6);
+    let id = s.sample(&LOGITS);
+    let expected = 2.0 - 0.5 * (-p[id as usize].log2() - 1.0);
+    assert!((s.mirostat.as_ref().unwrap().mu() - expected).abs() < 1e-6);
+    s.reset();
+    assert_eq!(s.mirostat.as_ref().unwrap().mu(), 2.0);
+}
+
+#[test]
+fn mirostat_reaches_the_surprise_it_aims_at() {
+    // A distribution as Zipf has it, of 2000 words.
+    let logits: Vec<f32> = (1..=2000).map(|rank| -(rank as f32).ln()).collect();
+    for mirostat in [Mirostat::V1, Mirostat::V2] {
+        for tau in [2.0f32, 4.0] {
+            let params = SamplingParams { mirostat, mirostat_tau: tau, ..off() };
+            let mut s = sampler(&params, logits.len());
+            let p = probabilities(&logits);
+            // The surprise is measured where it is controlled: among the survivors.
+            let mut total = 0.0;
+            for round in 0..4000 {
+                let before = s.mirostat.as_ref().unwrap().mu();
+                s.sample(&logits);
+                let after = s.mirostat.as_ref().unwrap().mu();
+                if round >= 2000 {
+                    total += (before - after) / 0.1 + f64::from(tau);
+                }
+            }
+            let mean = total / 2000.0;
+            assert!((mean - f64::from(tau)).abs() < 0.15, "{mirostat:?} {tau}: {mean} {}", p.len());
+        }
+    }
+}
+
+#[test]
+fn logit_bias_is_added_first() {
+    let params = SamplingParams { logit_bias: vec![(4, 4.0), (1, f32::NEG_INFINITY), (99, 1.0)], ..off() };
+    let biased = [1.0, f32::NEG_INFINITY, 0.5, 2.0, 3.0, 2.5];
+    assert_frequencies(&params, &LOGITS, &probabilities(&biased));
+    let greedy = SamplingParams { temperature: 0.0, ..params };
+    assert_eq!(sampler(&greedy, 6).sample(&LOGITS), 4);
+}
+
+#[test]
+fn dry_lowers_what_would_continue_a_repetition() {
+    let params = SamplingParams {
+        dry_multiplier: 100.0,
+        dry_allowed_length: 2,
+        temperature: 0.0,
+        ..SamplingParams::default()
+    };
+    let mut s = sampler(&params, 6);
+    for id in [2, 3, 1, 0, 2, 3] {
+        s.accept(id);
+    }
+    // 1 followed "2 3" and is out; 5 is the next best.
+    assert_eq!(s.sample(&LOGITS), 5);
+    s.reset();
+    assert_eq!(s.sample(&LOGITS), 1);
+}
+
+#[test]
+fn the_order_of_the_chain_is_the_one_asked_for() {
+    let p = probabilities(&LOGITS);
+    let target = (p[1] + p[5]) as f32 - 0.01;
+    let late = SamplingParams { top_p: target, temperature: 50.0, ..off() };
+    let early =
+        SamplingParams { samplers: vec![SamplerKind::Temperature, SamplerKind::TopP], ..late.clone() };
+    let hot: Vec<f32> = LOGITS.iter().map(|l| l / 50.0).collect();
+    assert_frequencies(&late, &LOGITS, &only(&hot, &[1, 5]));
+    // Heated first, the head that reaches the target is longer: all are nearly alike.
+    assert_frequencies(&early, &LOGITS, &only(&hot, &[1, 5, 3, 0]));
+    let none = SamplingParams { samplers: vec![], top_k: 1, ..off() };
+    assert_frequencies(&none, &LOGITS, &p);
+    // Penalties after a cut work on the list that is left.
+    let after = SamplingParams {
+        samplers: vec![SamplerKind::TopK, SamplerKind::Penalties],
+        top_k: 2,
+        presence_penalty: 100.0,
+        ..off()
+    };
+    let mut s = sampler(&after, 6);
+    s.accept(1);
+    assert!((0..100).all(|_| s.sample(&LOGITS) == 5));
+}
+
+#[test]
+fn names_and_letters_of_samplers() {
+    use SamplerKind as K;
+    let all: Vec<&str> = K::ORDER.iter().map(|k| k.name().0).collect();
+    assert_eq!(K::parse_names(&all.join(";")).unwrap(), K::ORDER);
+    assert_eq!(K::parse_letters("edskypmxt").unwrap(), K::ORDER);
+    assert_eq!(K::parse_names("top-k;temp; Typical ").unwrap(), [K::TopK, K::Temperature, K::Typical]);
+    assert!(K::parse_names("").unwrap().is_empty());
+    assert!(K::parse_names("top_k;nonsense").unwrap_err().to_string().contains("nonsense"));
+    assert!(K::parse_letters("kz").unwrap_err().to_string().contains('z'));
+}
+
+#[test]
+fn only_allowed_tokens_are_drawn() {
+    for params in [off(), SamplingParams::default(), SamplingParams::greedy()] {
+        let mut s = sampler(&params, 6);
+        for _ in 0..50 {
+            assert!([2, 4].contains(&s.sample_allowed(&LOGITS, |id| id == 2 || id == 4).unwrap()));
+        }
+        assert_eq!(s.sample_allowed(&LOGITS, |_| false), None);
+        assert_eq!(s.sample_allowed(&[f32::NEG_INFINITY; 6], |id| id == 3), Some(3));
+    }
+}
+
+#[test]
+fn a_long_history_costs_no_more_memory() {
+    let params = SamplingParams { repeat_penalty: 1.1, dry_multiplier: 0.8, context: 100, ..off() };
+    let mut s = sampler(&params, 6);
+    for i in 0..10_000u32 {
+        s.accept(i % 6);
+    }
+    let id = s.sample(&LOGITS);
+    assert!(id < 6);
+}
