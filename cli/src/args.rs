@@ -289,6 +289,7 @@ impl SamplingArgs {
             frequency_penalty: self.frequency_penalty,
             presence_penalty: self.presence_penalty,
             context,
+            ..SamplingParams::default()
         };
         params.check()?;
         Ok(params)
