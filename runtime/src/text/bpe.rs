@@ -5,15 +5,15 @@
 //! the end falls back to the symbols of their bytes.
 
 use std::collections::HashMap;
-use std::collections::hash_map::RandomState;
-use std::hash::BuildHasher;
 
 use super::TextError;
 use super::bytes::ALPHABET;
+use super::hash::Keys;
 use super::merge::{MergeRules, Merged, Merger, Symbol};
 use super::pre::{Pieces, Scheme, Spelling, Splitter};
 use super::spm::{byte_tokens, fall_back};
 use super::vocab::{PRE, Vocab, clip, describe, mark_spaces};
+use super::words::{Borders, WordCache};
 use crate::files::{Metadata, Str};
 
 const MERGES: &str = "tokenizer.ggml.merges";
@@ -36,7 +36,7 @@ enum WordSymbols {
     /// Its bytes, each with the symbol of its character in the alphabet.
     Bytes([u32; 256]),
     /// Its characters, spaces perhaps as U+2581; those that are no entries become byte tokens in the end.
-    Characters { extra: HashMap<char, u32>, bytes: [Option<u32>; 256], mark: bool },
+    Characters { extra: HashMap<char, u32>, bytes: [Option<u32>; 256], mark: bool, borders: Borders },
 }
 
 /// Memory of one encoding.
@@ -44,6 +44,7 @@ enum WordSymbols {
 pub(crate) struct BpeScratch {
     pieces: Pieces,
     merger: Merger,
+    cache: WordCache,
     text: String,
     entry: String,
 }
@@ -91,9 +92,10 @@ impl Bpe {
             }
             Spelling::MarkedSpaces | Spelling::Words => {
                 let missing = byte_tokens.iter().filter(|id| id.is_none()).count();
+                let borders = Borders::new(vocab.entries.iter().chain(extra.keys().map(|text| &**text)));
                 let extra = extra.into_iter().filter_map(|(text, id)| Some((single(&text)?, id))).collect();
                 let mark = scheme.spelling == Spelling::MarkedSpaces;
-                (WordSymbols::Characters { extra, bytes: byte_tokens, mark }, missing)
+                (WordSymbols::Characters { extra, bytes: byte_tokens, mark, borders }, missing)
             }
         };
         if missing > 0 && vocab.ids.unknown.is_none() {
@@ -113,52 +115,76 @@ impl Bpe {
 
     /// Appends the ids of `text`, which contains no special tokens.
     pub(crate) fn encode(&self, vocab: &Vocab, text: &str, scratch: &mut BpeScratch, out: &mut Vec<u32>) {
-        let BpeScratch { pieces, merger, text: marked, entry } = scratch;
-        let text = match &self.symbols {
-            WordSymbols::Bytes(_) | WordSymbols::Characters { mark: false, .. } => text,
-            WordSymbols::Characters { mark: true, .. } => {
-                marked.clear();
-                mark_spaces(text, marked);
-                marked
-            }
+        let mark = matches!(self.symbols, WordSymbols::Characters { mark: true, .. });
+        let mut marked = std::mem::take(&mut scratch.text);
+        let mut pieces = std::mem::take(&mut scratch.pieces);
+        let text = if mark {
+            marked.clear();
+            mark_spaces(text, &mut marked);
+            &marked
+        } else {
+            text
         };
-        for piece in self.splitter.split(text, pieces) {
+        scratch.cache.begin(text.len());
+        for piece in self.splitter.split(text, &mut pieces) {
             let word = &text[piece.start as usize..piece.end as usize];
             if self.words_only && word.starts_with(char::is_whitespace) {
                 continue;
             }
-            if self.ignore_merges
-                && let Some(id) = self.whole_word(vocab, word, entry)
-            {
-                out.push(id);
-                continue;
-            }
-            merger.clear();
             match &self.symbols {
-                WordSymbols::Bytes(bytes) => {
-                    for (i, b) in word.bytes().enumerate() {
-                        let (start, end) = (i as u32, i as u32 + 1);
-                        merger.push(Symbol { id: bytes[b as usize], start, end });
+                // A whole word may be an entry that merging would not find, so only merging is cut further.
+                WordSymbols::Characters { borders, .. } if !self.ignore_merges => {
+                    for part in borders.cut(word) {
+                        self.encode_word(vocab, part, scratch, out);
                     }
                 }
-                WordSymbols::Characters { extra, .. } => {
-                    for (start, c) in word.char_indices() {
-                        let end = start + c.len_utf8();
-                        let id = vocab.find_plain(&word.as_bytes()[start..end]).or(extra.get(&c).copied());
-                        merger.push(Symbol {
-                            id: id.unwrap_or(NO_SYMBOL),
-                            start: start as u32,
-                            end: end as u32,
-                        });
-                    }
+                _ => self.encode_word(vocab, word, scratch, out),
+            }
+        }
+        scratch.text = marked;
+        scratch.pieces = pieces;
+    }
+
+    /// Appends the ids of one word.
+    fn encode_word(&self, vocab: &Vocab, word: &str, scratch: &mut BpeScratch, out: &mut Vec<u32>) {
+        let BpeScratch { merger, cache, entry, .. } = scratch;
+        if let Some(ids) = cache.get(word.as_bytes()) {
+            out.extend_from_slice(ids);
+            return;
+        }
+        let start = out.len();
+        if self.ignore_merges
+            && let Some(id) = self.whole_word(vocab, word, entry)
+        {
+            out.push(id);
+        } else {
+            self.merge_word(vocab, word, merger, out);
+        }
+        cache.put(word.as_bytes(), &out[start..]);
+    }
+
+    fn merge_word(&self, vocab: &Vocab, word: &str, merger: &mut Merger, out: &mut Vec<u32>) {
+        merger.clear();
+        match &self.symbols {
+            WordSymbols::Bytes(bytes) => {
+                for (i, b) in word.bytes().enumerate() {
+                    merger.push(Symbol { id: bytes[b as usize], start: i as u32, end: i as u32 + 1 });
                 }
             }
-            for symbol in merger.run(&self.pairs) {
-                if symbol.id < self.entries {
-                    out.push(symbol.id);
-                } else {
-                    self.fall_back(&word.as_bytes()[symbol.start as usize..symbol.end as usize], vocab, out);
+            WordSymbols::Characters { extra, .. } => {
+                for (start, c) in word.char_indices() {
+                    let end = start + c.len_utf8();
+                    let id = vocab.find_plain(&word.as_bytes()[start..end]).or(extra.get(&c).copied());
+                    let id = id.unwrap_or(NO_SYMBOL);
+                    merger.push(Symbol { id, start: start as u32, end: end as u32 });
                 }
+            }
+        }
+        for symbol in merger.run(&self.pairs) {
+            if symbol.id < self.entries {
+                out.push(symbol.id);
+            } else {
+                self.fall_back(&word.as_bytes()[symbol.start as usize..symbol.end as usize], vocab, out);
             }
         }
     }
@@ -224,25 +250,22 @@ impl Symbols<'_> {
     }
 }
 
-/// Merges by pair of symbols: open addressing, keyed per process.
+/// Merges by pair of symbols: open addressing.
 #[derive(Debug)]
 struct PairTable {
     slots: Vec<Option<((u32, u32), Merged)>>,
-    key: u64,
+    keys: Keys,
 }
 
 impl PairTable {
     fn with_capacity(pairs: usize) -> Self {
-        let key = RandomState::new().hash_one(0u64) | 1;
-        Self { slots: vec![None; (pairs * 2).next_power_of_two().max(8)], key }
+        Self { slots: vec![None; (pairs * 2).next_power_of_two().max(8)], keys: Keys::new() }
     }
 
     fn slot(&self, pair: (u32, u32)) -> usize {
         let mask = self.slots.len() - 1;
-        let mut h = (u64::from(pair.0) << 32 | u64::from(pair.1)) ^ self.key;
-        h = (h ^ (h >> 32)).wrapping_mul(0xD6E8_FEB8_6659_FD93 ^ self.key << 1);
-        h ^= h >> 32;
-        let mut slot = h as usize & mask;
+        let hash = self.keys.number(u64::from(pair.0) << 32 | u64::from(pair.1));
+        let mut slot = hash as usize & mask;
         while self.slots[slot].is_some_and(|(other, _)| other != pair) {
             slot = (slot + 1) & mask;
         }

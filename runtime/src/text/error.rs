@@ -22,6 +22,9 @@ pub enum TextError {
     /// A chat template is malformed, refuses the conversation, or exceeds a limit.
     #[error("chat template: {0}")]
     Template(String),
+    /// A grammar, schema or expression cannot be used, or an answer cannot follow it.
+    #[error("constraint: {0}")]
+    Constraint(String),
     /// A sampling parameter is out of its range.
     #[error("sampling parameter {name}: found {found}; accepted: {accepted}")]
     Parameter {

@@ -8,12 +8,16 @@
 //! * [`StreamDecoder`] turns ids into text as they come and never splits a UTF-8 sequence.
 //! * [`ChatTemplate`] renders a conversation with the model's own template. What a user wrote never becomes a
 //!   special token.
+//! * [`Constraints`] keep an answer to a grammar, a JSON schema or a regular expression.
+//! * [`StopStrings`] end an answer at a text, wherever the borders of tokens fall.
 //! * [`Sampler`] draws the next token. The same seed gives the same text on every machine.
 
 mod bpe;
 mod bytes;
 mod chat;
+mod constrain;
 mod error;
+mod hash;
 mod merge;
 mod pre;
 mod rwkv;
@@ -26,6 +30,7 @@ mod tokenizer;
 mod trie;
 mod ugm;
 mod vocab;
+mod words;
 mod wpm;
 
 #[cfg(test)]
@@ -36,6 +41,7 @@ mod reference_tests;
 pub(crate) mod testing;
 
 pub use chat::{ChatTemplate, Message, RenderOptions};
+pub use constrain::{Allowed, Constraint, Constraints};
 pub use error::TextError;
 pub use sampling::{LogProbs, Mirostat, Rng, Sampler, SamplerKind, SamplingParams, log_probability};
 pub use stop::{StopStep, StopStrings};

@@ -5,6 +5,7 @@
 
 use super::merge::{MergeRules, Merged, Merger, Symbol};
 use super::vocab::{TokenType, Vocab, byte_value};
+use super::words::{Borders, WordCache};
 
 /// What the vocabulary's scores say.
 #[derive(Debug)]
@@ -13,6 +14,14 @@ pub(crate) struct Spm {
     ranks: Vec<u32>,
     bytes: [Option<u32>; 256],
     longest: usize,
+    borders: Borders,
+}
+
+/// Memory of one encoding.
+#[derive(Debug, Default)]
+pub(crate) struct SpmScratch {
+    merger: Merger,
+    cache: WordCache,
 }
 
 const NO_ENTRY: u32 = u32::MAX;
@@ -36,11 +45,26 @@ impl Spm {
             ranks,
             bytes: byte_tokens(vocab),
             longest: vocab.entries.iter().map(<[u8]>::len).max().unwrap_or(0),
+            borders: Borders::new(vocab.entries.iter()),
         }
     }
 
     /// Appends the ids of `text`, in which spaces are already U+2581.
-    pub(crate) fn encode(&self, vocab: &Vocab, text: &str, merger: &mut Merger, out: &mut Vec<u32>) {
+    pub(crate) fn encode(&self, vocab: &Vocab, text: &str, scratch: &mut SpmScratch, out: &mut Vec<u32>) {
+        let SpmScratch { merger, cache } = scratch;
+        cache.begin(text.len());
+        for part in self.borders.cut(text) {
+            if let Some(ids) = cache.get(part.as_bytes()) {
+                out.extend_from_slice(ids);
+                continue;
+            }
+            let start = out.len();
+            self.merge(vocab, part, merger, out);
+            cache.put(part.as_bytes(), &out[start..]);
+        }
+    }
+
+    fn merge(&self, vocab: &Vocab, text: &str, merger: &mut Merger, out: &mut Vec<u32>) {
         merger.clear();
         for (start, c) in text.char_indices() {
             let end = start + c.len_utf8();

@@ -2,10 +2,9 @@
 
 use super::TextError;
 use super::bpe::{Bpe, BpeScratch};
-use super::merge::Merger;
 use super::rwkv::Rwkv;
 use super::special::{Fragment, Special};
-use super::spm::Spm;
+use super::spm::{Spm, SpmScratch};
 use super::stream::Utf8Buffer;
 use super::ugm::{Ugm, UgmScratch};
 use super::vocab::{Kind, SPACE_MARK, TokenType, Vocab, mark_spaces};
@@ -45,7 +44,7 @@ enum Algorithm {
 struct Scratch {
     bpe: BpeScratch,
     ugm: UgmScratch,
-    merger: Merger,
+    spm: SpmScratch,
     text: String,
 }
 
@@ -143,7 +142,7 @@ impl Tokenizer {
                     escaped.push_str(SPACE_MARK);
                 }
                 mark_spaces(text, escaped);
-                spm.encode(&self.vocab, escaped, &mut scratch.merger, ids);
+                spm.encode(&self.vocab, escaped, &mut scratch.spm, ids);
             }
             Algorithm::Bpe(bpe) => bpe.encode(&self.vocab, text, &mut scratch.bpe, ids),
             Algorithm::Wpm(wpm) => wpm.encode(&self.vocab, text, &mut scratch.text, ids),

@@ -1,17 +1,16 @@
 //! Entries by prefix: which of them begin at a place of a text.
 
-use std::collections::hash_map::RandomState;
-use std::hash::BuildHasher;
+use super::hash::Keys;
 
 /// Entries longer than this are left out: they would make every place of a text as costly as they are long.
 pub(crate) const LONGEST: usize = 512;
 
-/// A prefix tree over bytes. Its edges lie in one table, hashed with a key of the process.
+/// A prefix tree over bytes. Its edges lie in one hash table.
 #[derive(Debug)]
 pub(crate) struct Trie {
     edges: Vec<(u32, u32)>,
     used: usize,
-    key: u64,
+    keys: Keys,
     /// The entry that ends in each node.
     ids: Vec<u32>,
 }
@@ -23,12 +22,7 @@ const MOST_NODES: usize = (1 << 24) - 1;
 impl Trie {
     /// An empty tree.
     pub(crate) fn new() -> Self {
-        Self {
-            edges: vec![(NONE, 0); 64],
-            used: 0,
-            key: RandomState::new().hash_one(0u8) | 1,
-            ids: vec![NONE],
-        }
+        Self { edges: vec![(NONE, 0); 64], used: 0, keys: Keys::new(), ids: vec![NONE] }
     }
 
     /// Enters a text; the later of two equal ones counts. Returns false if it is empty, too long, or if the tree
@@ -64,9 +58,7 @@ impl Trie {
 
     fn slot(&self, name: u32) -> usize {
         let mask = self.edges.len() - 1;
-        let mut h = (u64::from(name) ^ self.key).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        h ^= h >> 32;
-        let mut slot = h as usize & mask;
+        let mut slot = self.keys.number(name.into()) as usize & mask;
         while self.edges[slot].0 != NONE && self.edges[slot].0 != name {
             slot = (slot + 1) & mask;
         }

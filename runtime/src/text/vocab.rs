@@ -4,12 +4,11 @@
 //! with it. What contradicts itself is an error that names the key; what is merely odd, such as a padding id
 //! outside the vocabulary, is ignored with a warning.
 
-use std::collections::hash_map::RandomState;
-use std::hash::BuildHasher;
 use std::ops::Range;
 
 use super::TextError;
 use super::bytes;
+use super::hash::Keys;
 use super::pre::{self, Scheme, Spelling};
 use crate::files::{Metadata, Value};
 
@@ -90,38 +89,46 @@ impl Texts {
     }
 }
 
-/// Finds an entry by its text. Hashing is keyed per process, so no file can be built to make it slow.
+/// Finds an entry by its text.
 #[derive(Debug)]
 pub(crate) struct TextIndex {
-    slots: Vec<u32>,
-    hasher: RandomState,
+    /// Half of the hash beside each entry: most lookups are for texts that are not there, and end here.
+    slots: Vec<(u32, u32)>,
+    keys: Keys,
 }
 
 const EMPTY: u32 = u32::MAX;
 
 impl TextIndex {
     pub(crate) fn with_capacity(entries: usize) -> Self {
-        Self { slots: vec![EMPTY; (entries * 2).next_power_of_two().max(8)], hasher: RandomState::new() }
+        Self { slots: vec![(0, EMPTY); (entries * 2).next_power_of_two().max(8)], keys: Keys::new() }
     }
 
     /// Enters `texts[id]`; of two equal texts the later one is found.
     pub(crate) fn insert(&mut self, texts: &Texts, id: u32) {
-        let slot = self.slot(texts, texts.get(id as usize));
-        self.slots[slot] = id;
+        let (slot, tag) = self.slot(texts, texts.get(id as usize));
+        self.slots[slot] = (tag, id);
     }
 
     pub(crate) fn get(&self, texts: &Texts, text: &[u8]) -> Option<u32> {
-        let id = self.slots[self.slot(texts, text)];
+        let (slot, _) = self.slot(texts, text);
+        let id = self.slots[slot].1;
         (id != EMPTY).then_some(id)
     }
 
-    fn slot(&self, texts: &Texts, text: &[u8]) -> usize {
+    /// The slot of a text, or the empty one where it would go, and its tag.
+    fn slot(&self, texts: &Texts, text: &[u8]) -> (usize, u32) {
         let mask = self.slots.len() - 1;
-        let mut slot = self.hasher.hash_one(text) as usize & mask;
-        while self.slots[slot] != EMPTY && texts.get(self.slots[slot] as usize) != text {
+        let hash = self.keys.bytes(text);
+        let tag = (hash >> 32) as u32;
+        let mut slot = hash as usize & mask;
+        loop {
+            let (other, id) = self.slots[slot];
+            if id == EMPTY || (other == tag && texts.get(id as usize) == text) {
+                return (slot, tag);
+            }
             slot = (slot + 1) & mask;
         }
-        slot
     }
 }
 

@@ -8,7 +8,8 @@
 //! The caller is thread 0 and works like the others. There is no barrier at which all threads meet: a step is over
 //! when all of its chunks are done, whoever did them, and a thread that the system does not run holds nobody up
 //! unless it holds a chunk. So more threads than cores, or another busy process, cost little, and fast cores take
-//! chunks from slow ones. A thread that finds no chunk spins briefly and then sleeps.
+//! chunks from slow ones. A thread that finds no chunk spins briefly and then sleeps; it is woken only when fewer
+//! threads are awake than there are cores, so of too many threads some sleep on.
 //!
 //! A chunk's claim is the permission to look at the job: as long as a chunk is not done, the pass cannot end, so the
 //! caller cannot leave [`Team::run`] and what it lent stays valid. Nothing is read through the job without a claim.
@@ -72,12 +73,17 @@ struct Apart<T>(T);
 struct Shared {
     word: Apart<AtomicU64>,
     done: Apart<AtomicU32>,
-    sleepers: AtomicU32,
+    /// Threads that sleep and have not been called yet. Written under the lock.
+    asleep: Apart<AtomicU32>,
     stop: AtomicBool,
     failed: AtomicBool,
     job: UnsafeCell<Job>,
-    lock: Mutex<()>,
-    wake: Condvar,
+    /// Whether the caller is among those that sleep.
+    caller_asleep: Mutex<bool>,
+    wake_caller: Condvar,
+    wake_worker: Condvar,
+    threads: u32,
+    cores: u32,
     spins: u32,
 }
 
@@ -105,10 +111,16 @@ fn word(serial: u64, chunks: u64) -> u64 {
 impl Team {
     /// Starts `threads - 1` workers.
     pub(crate) fn new(threads: usize) -> Result<Team, Error> {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        Self::with(threads, cores, SPIN)
+    }
+
+    /// A team on so many cores, whose threads spin so long before they sleep.
+    fn with(threads: usize, cores: usize, spin: Duration) -> Result<Team, Error> {
         let shared = Arc::new(Shared {
             word: Apart(AtomicU64::new(word(0, 0))),
             done: Apart(AtomicU32::new(0)),
-            sleepers: AtomicU32::new(0),
+            asleep: Apart(AtomicU32::new(0)),
             stop: AtomicBool::new(false),
             failed: AtomicBool::new(false),
             job: UnsafeCell::new(Job {
@@ -117,9 +129,12 @@ impl Team {
                 chunks: no_chunks,
                 run: run_nothing,
             }),
-            lock: Mutex::new(()),
-            wake: Condvar::new(),
-            spins: spins(SPIN),
+            caller_asleep: Mutex::new(false),
+            wake_caller: Condvar::new(),
+            wake_worker: Condvar::new(),
+            threads: threads as u32,
+            cores: cores as u32,
+            spins: spins(spin),
         });
         let mut team = Team { shared, workers: Vec::with_capacity(threads.saturating_sub(1)) };
         let (started, all) = std::sync::mpsc::channel();
@@ -162,7 +177,7 @@ impl Team {
 impl Drop for Team {
     fn drop(&mut self) {
         self.shared.stop.store(true, Ordering::SeqCst);
-        self.shared.wake_all();
+        self.shared.call_all();
         for worker in self.workers.drain(..) {
             // A worker that panicked outside a chunk has nothing left to clean up.
             let _ = worker.join();
@@ -191,7 +206,7 @@ impl Shared {
             } else if (thread == 0 && chunks == 0) || self.stop.load(Ordering::Relaxed) {
                 return;
             } else {
-                self.wait(serial);
+                self.wait(serial, thread == 0);
             }
         }
     }
@@ -235,13 +250,13 @@ impl Shared {
         let serial = job.base.wrapping_add(step as u64) & SERIAL_MASK;
         self.word.0.store(word(serial, chunks), Ordering::SeqCst);
         // A single chunk is for the thread that opens the step; nobody need wake for it.
-        if chunks != 1 && self.sleepers.load(Ordering::SeqCst) > 0 {
-            self.wake_all();
+        if chunks != 1 && self.asleep.0.load(Ordering::SeqCst) > 0 {
+            self.call(chunks == 0);
         }
     }
 
     /// Waits until another step is open than the one with this serial number, or the team ends.
-    fn wait(&self, serial: u64) {
+    fn wait(&self, serial: u64, caller: bool) {
         let waiting =
             |order| parts(self.word.0.load(order)).0 == serial && !self.stop.load(Ordering::Relaxed);
         for _ in 0..self.spins {
@@ -250,19 +265,44 @@ impl Shared {
             }
             std::hint::spin_loop();
         }
-        let mut guard = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut guard = self.caller_asleep.lock().unwrap_or_else(PoisonError::into_inner);
         // Counted before the word is read again, while whoever opens a step writes the word before it reads the count:
         // one of the two sees the other.
-        self.sleepers.fetch_add(1, Ordering::SeqCst);
-        while waiting(Ordering::SeqCst) {
-            guard = self.wake.wait(guard).unwrap_or_else(PoisonError::into_inner);
+        self.asleep.0.fetch_add(1, Ordering::SeqCst);
+        if !waiting(Ordering::SeqCst) {
+            self.asleep.0.fetch_sub(1, Ordering::SeqCst);
+            return;
         }
-        self.sleepers.fetch_sub(1, Ordering::SeqCst);
+        *guard = *guard || caller;
+        let wake = if caller { &self.wake_caller } else { &self.wake_worker };
+        while waiting(Ordering::SeqCst) {
+            guard = wake.wait(guard).unwrap_or_else(PoisonError::into_inner);
+        }
     }
 
-    fn wake_all(&self) {
-        drop(self.lock.lock().unwrap_or_else(PoisonError::into_inner));
-        self.wake.notify_all();
+    /// Calls sleeping threads, as many as there are cores without one; the caller, if the pass is over.
+    fn call(&self, over: bool) {
+        let mut caller_asleep = self.caller_asleep.lock().unwrap_or_else(PoisonError::into_inner);
+        let asleep = self.asleep.0.load(Ordering::SeqCst);
+        let awake = self.threads.saturating_sub(asleep);
+        let mut wanted = if over { 0 } else { self.cores.saturating_sub(awake).min(asleep) };
+        let mut called = 0;
+        if *caller_asleep && (over || wanted > 0) {
+            *caller_asleep = false;
+            self.wake_caller.notify_one();
+            (called, wanted) = (1, wanted.saturating_sub(1));
+        }
+        for _ in 0..wanted {
+            self.wake_worker.notify_one();
+        }
+        // Those who are called do not count themselves out: called once is enough, however long they take to wake.
+        self.asleep.0.fetch_sub(called + wanted, Ordering::SeqCst);
+    }
+
+    /// Calls everybody, at the end of the team.
+    fn call_all(&self) {
+        drop(self.caller_asleep.lock().unwrap_or_else(PoisonError::into_inner));
+        self.wake_worker.notify_all();
     }
 }
 
@@ -277,7 +317,7 @@ fn spins(time: Duration) -> u32 {
         })
         .min();
     let round = best.map_or(0, |t| t.as_nanos() as u64).max(u64::from(ROUNDS));
-    (time.as_nanos() as u64 * u64::from(ROUNDS) / round).clamp(16, 100_000) as u32
+    (time.as_nanos() as u64 * u64::from(ROUNDS) / round).min(100_000) as u32
 }
 
 /// # Safety
@@ -387,6 +427,20 @@ mod tests {
             assert!(matches!(team.run(&work, 0), Err(Error::Panicked)));
             assert_eq!(work.0.load(Ordering::Relaxed), 4, "the second step must not start");
             assert!(matches!(team.run(&Chain::new(&[1], false), 0), Err(Error::Panicked)));
+        }
+    }
+
+    #[test]
+    fn threads_that_sleep_at_every_turn_lose_no_step_however_many_may_be_awake() {
+        for (threads, cores) in [(2, 1), (2, 2), (4, 1), (4, 2), (4, 8), (9, 3)] {
+            let mut team = Team::with(threads, cores, Duration::ZERO).unwrap();
+            for round in 0..300 {
+                let chain = Chain::new(&[3, 1, 2, 5, 1, 4, 7], round % 30 == 0);
+                team.run(&chain, 0).unwrap();
+                let last = chain.sums[6].load(Ordering::Relaxed);
+                assert_eq!(last, 3 * 2 * 5 * 4 * 7, "{threads} threads on {cores} cores");
+            }
+            assert!(matches!(team.run(&Panics(AtomicUsize::new(0)), 0), Err(Error::Panicked)));
         }
     }
 

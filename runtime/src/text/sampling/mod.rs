@@ -196,6 +196,11 @@ impl Sampler {
         }
     }
 
+    /// Whether the most likely token is always chosen.
+    pub fn is_greedy(&self) -> bool {
+        self.greedy
+    }
+
     /// Enters a token into the history: those of the prompt, and each one chosen.
     pub fn accept(&mut self, id: u32) {
         self.history.push(id);
