@@ -21,7 +21,10 @@ fn product(kernels: KernelSet, packed: &[u8], x: &Tokens, out: &mut [f32]) {
 fn matmul(c: &mut Criterion) {
     for tokens in [1, 64] {
         let mut group = c.benchmark_group(format!("{ROWS}x{COLS}, {tokens} tokens"));
-        group.sample_size(20).warm_up_time(Duration::from_millis(200)).measurement_time(Duration::from_millis(600));
+        group
+            .sample_size(20)
+            .warm_up_time(Duration::from_millis(200))
+            .measurement_time(Duration::from_millis(600));
         let x = Tokens::new(COLS, tokens);
         for format in Registry::builtin().iter().filter(|f| !f.is_float()) {
             let bytes = weights(format, ROWS, COLS);

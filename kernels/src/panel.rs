@@ -318,12 +318,7 @@ pub mod kernel {
     }
 
     /// Packs rows of the file's layout into panels; missing rows of the last panel become zeros.
-    pub fn pack(
-        job: PackJob<'_>,
-        shape: &Shape,
-        decode: &Decode<'_>,
-        fill: &Fill<'_>,
-    ) {
+    pub fn pack(job: PackJob<'_>, shape: &Shape, decode: &Decode<'_>, fill: &Fill<'_>) {
         let blocks = job.row_bytes / shape.bytes;
         let size = panel_bytes(shape.unit, shape.record, shape.units, blocks);
         let mut codes = [0u8; MAX_BLOCK];

@@ -24,7 +24,10 @@ impl CpuidSource for MadeUp {
     }
 
     fn xcr0(&self) -> u64 {
-        assert!(self.leaf1_ecx >> 27 & 1 == 1, "xgetbv where the system does not use it is an illegal instruction");
+        assert!(
+            self.leaf1_ecx >> 27 & 1 == 1,
+            "xgetbv where the system does not use it is an illegal instruction"
+        );
         self.xcr0
     }
 }
@@ -76,7 +79,8 @@ fn each_feature_is_needed_by_itself() {
 
 #[test]
 fn an_old_cpu_is_asked_only_for_the_leaves_it_has() {
-    let old = MadeUp { leaf1_ecx: 0, leaf7: [u32::MAX; 4], leaf7_1_eax: u32::MAX, xcr0: u64::MAX, max_leaf: 1 };
+    let old =
+        MadeUp { leaf1_ecx: 0, leaf7: [u32::MAX; 4], leaf7_1_eax: u32::MAX, xcr0: u64::MAX, max_leaf: 1 };
     assert_eq!(tiers(&old), ["scalar"]);
 }
 

@@ -8,7 +8,8 @@ use std::io::Write;
 pub fn log_tiers(test: &str) {
     let ran: Vec<_> = cpu::supported().into_iter().map(|tier| tier.tier()).collect();
     let Some(path) = std::env::var_os("QUANTSMITH_TIER_LOG") else { return };
-    let mut log = OpenOptions::new().append(true).create(true).open(path).expect("the tier log can be written");
+    let mut log =
+        OpenOptions::new().append(true).create(true).open(path).expect("the tier log can be written");
     for tier in Tier::ALL.iter().filter(|t| t.arch().is_none_or(|arch| arch == cpu::ARCH)) {
         let what = if ran.contains(tier) { "ran" } else { "skipped" };
         writeln!(log, "{}\t{test}\t{what}", tier.name()).expect("the tier log can be written");

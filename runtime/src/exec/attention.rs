@@ -101,7 +101,10 @@ impl Pass<'_> {
     ///
     /// # Safety
     /// * only this thread calls, and the view of an earlier call is gone
-    #[allow(clippy::mut_from_ref, reason = "the arena is shared between threads; the caller states exclusiveness")]
+    #[allow(
+        clippy::mut_from_ref,
+        reason = "the arena is shared between threads; the caller states exclusiveness"
+    )]
     unsafe fn scratch(&self, layer: &LayerCache, thread: usize) -> &mut [f32] {
         let at = self.plan.common + thread * self.plan.own;
         // SAFETY: the caller's promise.

@@ -31,6 +31,8 @@ use std::time::Instant;
 const OUTPUTS: usize = 32;
 /// The longest context that a file alone can ask for.
 const DEFAULT_CONTEXT: usize = 1 << 20;
+/// The longest context that anybody can ask for: no memory holds the cache of a real model beyond it.
+const MAX_CONTEXT: usize = 1 << 24;
 /// The most threads; more chunks than that cannot be counted.
 const MAX_THREADS: usize = 1024;
 
@@ -381,8 +383,8 @@ fn check_vocab(file: &ModelFile, tokenizer: &Tokenizer, rows: usize) -> Result<(
     })
 }
 
-/// The length of the context, and the places of the cache. What the user asked for is taken as it is; what only the
-/// file says is halved until the system has memory for it.
+/// The length of the context, and the places of the cache. What the user asked for is taken as it is, or refused; what
+/// only the file says is halved until the system has memory for it.
 fn room(
     params: &HParams,
     asked: Option<usize>,
@@ -395,6 +397,9 @@ fn room(
         bytes: (context as u64).saturating_mul(2 * params.kv_width() as u64),
         hint: "ask for a smaller context with -c",
     };
+    if context > MAX_CONTEXT {
+        return Err(error(context));
+    }
     loop {
         let plan = CachePlan::new(params, context, ubatch.min(context));
         match (plan, asked) {

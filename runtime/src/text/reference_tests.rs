@@ -4,7 +4,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::testing::Shapes;
+use super::testing::{Shapes, cpu_seconds};
 use super::{EncodeOptions, Tokenizer};
 use crate::files::ModelFile;
 
@@ -72,4 +72,39 @@ fn every_reference_id_is_equal() {
     eprintln!("{checked} vocabularies checked");
     assert!(wrong.is_empty(), "{} texts differ\n{}", wrong.len(), wrong.join("\n"));
     assert!(checked >= 15, "only {checked} vocabularies have reference ids");
+}
+
+#[test]
+fn texts_come_back_from_every_vocabulary() {
+    let Some(folder) = folder() else { return };
+    for path in vocabularies(&folder) {
+        let name = path.file_stem().unwrap().to_string_lossy().into_owned();
+        // These rewrite the text before they look at it.
+        if name.contains("bert") {
+            continue;
+        }
+        let t = tokenizer(&path);
+        let texts = std::fs::read_to_string(folder.join("ggml-vocab-gpt-2.gguf.inp")).unwrap();
+        for text in
+            texts.split(SEPARATOR).chain(["\u{0}\u{1}\u{7f}", "é\u{301}\u{200d}", "\u{10FFFF}\u{FFFD}"])
+        {
+            let ids = t.encode(text, EncodeOptions::default()).unwrap();
+            assert_eq!(t.detokenize(&ids), text, "{name}");
+        }
+    }
+}
+
+#[test]
+fn long_runs_are_fast_in_every_vocabulary() {
+    let Some(folder) = folder() else { return };
+    for path in vocabularies(&folder) {
+        let t = tokenizer(&path);
+        for unit in ["a", "A", "\n", " ", "漢", "1", "é", "🦙", " a"] {
+            let text = unit.repeat(500_000 / unit.len());
+            let seconds = cpu_seconds(|| {
+                t.encode(&text, EncodeOptions::default()).unwrap();
+            });
+            assert!(seconds < 1.0, "{} {unit:?}: {seconds}", path.display());
+        }
+    }
 }

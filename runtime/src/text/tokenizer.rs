@@ -88,19 +88,20 @@ impl Tokenizer {
 
     /// Turns `text` into ids.
     ///
-    /// User-defined tokens are found in every text; control tokens only with `parse_special`.
+    /// User-defined tokens are found in every text; control tokens only with `parse_special`. A begin mark that
+    /// the text itself starts with is not added a second time.
     ///
     /// # Errors
     /// Refuses texts of a gigabyte and more.
     pub fn encode(&self, text: &str, options: EncodeOptions) -> Result<Vec<u32>, TextError> {
         let mut ids = Vec::with_capacity(text.len() / 4 + 2);
-        if options.add_special {
-            ids.extend(self.leading_mark());
-        }
+        let before = self.before.filter(|_| options.add_special);
+        ids.extend(before);
         self.encode_with(text, options.parse_special, |_| None, &mut ids)?;
-        if options.add_special {
-            ids.extend(self.trailing_mark());
+        if before.is_some() && before == ids.get(1).copied() {
+            ids.remove(0);
         }
+        ids.extend(self.after.filter(|_| options.add_special));
         Ok(ids)
     }
 
@@ -149,16 +150,6 @@ impl Tokenizer {
             Algorithm::Ugm(ugm) => ugm.encode(&self.vocab, text, &mut scratch.ugm, ids),
             Algorithm::Rwkv(rwkv) => rwkv.encode(&self.vocab, text, ids),
         }
-    }
-
-    /// The mark put before a text, if the metadata asks for one.
-    pub(crate) fn leading_mark(&self) -> Option<u32> {
-        self.before
-    }
-
-    /// The mark put after a text, if the metadata asks for one.
-    pub(crate) fn trailing_mark(&self) -> Option<u32> {
-        self.after
     }
 
     /// The bytes that a token prints: nothing for control tokens and ids outside the vocabulary.
@@ -219,6 +210,16 @@ impl Tokenizer {
             bytes.push(self.piece(id), &mut text);
         }
         bytes.finish(&mut text);
+        text
+    }
+
+    /// The text whose ids these are: as [`decode`](Self::decode), less the space that encoding put in front.
+    pub fn detokenize(&self, ids: &[u32]) -> String {
+        let mut text = self.decode(ids);
+        let adds = self.vocab.add_space_prefix || self.vocab.kind == Kind::Wpm;
+        if matches!(self.vocab.kind, Kind::Spm | Kind::Ugm | Kind::Wpm) && adds && text.starts_with(' ') {
+            text.remove(0);
+        }
         text
     }
 
@@ -352,6 +353,23 @@ mod tests {
         assert_eq!(t.token_text(t.vocab_size() as u32), b"");
         assert!(!t.is_control(u32::MAX) && !t.is_end_of_generation(u32::MAX));
         assert_eq!(t.decode(&[u32::MAX]), "");
+    }
+
+    #[test]
+    fn a_begin_mark_is_not_doubled() {
+        let t = Tokenizer::from_metadata(&spm_metadata(&[("▁", -1.0), ("a", -1.0)])).unwrap();
+        let both = EncodeOptions { add_special: true, parse_special: true };
+        assert_eq!(t.encode("<s>a", both).unwrap(), t.encode("a", both).unwrap());
+        assert_eq!(t.encode("<s><s>a", both).unwrap().iter().filter(|&&id| id == 1).count(), 2);
+        assert_eq!(t.encode("", both).unwrap(), [1]);
+    }
+
+    #[test]
+    fn texts_come_back_without_the_prefix_space() {
+        let t = Tokenizer::from_metadata(&spm_metadata(&[("▁", -1.0), ("a", -1.0)])).unwrap();
+        for text in ["a a", " a", "é"] {
+            assert_eq!(t.detokenize(&t.encode(text, EncodeOptions::default()).unwrap()), text);
+        }
     }
 
     #[test]

@@ -10,12 +10,14 @@ mod json;
 mod shape;
 mod shield;
 
+use std::sync::Arc;
+
 use minijinja::Environment;
 use serde_json::{Map, Value as Json, json};
 
 use super::{TextError, Tokenizer};
 use crate::files::Metadata;
-use shield::Shield;
+use shield::{MarkSets, Shield};
 
 /// One message of a conversation.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,6 +55,7 @@ pub struct ChatTemplate {
     eos: String,
     /// Whether the template takes tools as the text `functions`.
     old_style: bool,
+    marks: Arc<MarkSets>,
 }
 
 const KEY: &str = "tokenizer.chat_template";
@@ -104,6 +107,7 @@ impl ChatTemplate {
         Ok(Self {
             old_style: free.contains("functions") && !free.contains("tools"),
             environment,
+            marks: Arc::new(MarkSets::new(tokenizer, source)),
             source: source.to_owned(),
             bos: text(tokenizer.bos()),
             eos: text(tokenizer.eos()),
@@ -186,7 +190,7 @@ impl ChatTemplate {
     ) -> Result<Vec<u32>, TextError> {
         let mut messages = messages.to_vec();
         let mut options = options.clone();
-        let mut shield = Shield::new(tokenizer, &self.source, &messages);
+        let mut shield = Shield::new(&self.marks, &self.source, &messages);
         for message in &mut messages {
             // An answer may hold the tags of reasoning and tools that templates look for.
             let own = message.get("role").and_then(Json::as_str) == Some("assistant");

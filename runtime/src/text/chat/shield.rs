@@ -27,72 +27,28 @@ pub(super) fn is_stand_in(c: char) -> bool {
 }
 
 /// Special tokens of one kind, to be found in messages.
+#[derive(Debug)]
 struct Marks {
     automaton: Option<AhoCorasick>,
-    texts: Vec<String>,
+    /// What any of them begins with, short of all of it.
+    heads: HashSet<Box<str>>,
+    /// What any of them ends with, short of all of it.
+    tails: HashSet<Box<str>>,
     longest: usize,
 }
 
-/// The disguise of one conversation.
-pub(super) struct Shield {
+/// The special tokens that messages are searched for; made once for a template.
+#[derive(Debug)]
+pub(super) struct MarkSets {
     /// Marks that no message may contain.
     all: Marks,
     /// Marks that an answer may not contain either.
     control: Marks,
-    /// Disguised characters and their stand-ins.
-    pairs: Vec<(char, char)>,
-    used: HashSet<char>,
-    next: u32,
 }
 
-impl Marks {
-    fn new(texts: Vec<String>) -> Self {
-        let longest = texts.iter().map(String::len).max().unwrap_or(0);
-        let automaton = AhoCorasick::builder()
-            .match_kind(MatchKind::LeftmostLongest)
-            .build(&texts)
-            .ok()
-            .filter(|_| longest > 0);
-        Self { automaton, texts, longest }
-    }
-
-    /// Where in `text` a special token could begin.
-    fn places(&self, text: &str) -> Vec<usize> {
-        let Some(automaton) = &self.automaton else { return Vec::new() };
-        let mut places = Vec::new();
-        // Every occurrence counts, also one inside another: with the outer one broken up the inner one would
-        // be found. Searching on from the character after a beginning finds them all.
-        let mut at = 0;
-        while let Some(found) = automaton.find(aho_corasick::Input::new(text).range(at..)) {
-            places.push(found.start());
-            at = found.start() + text[found.start()..].chars().next().map_or(1, char::len_utf8);
-        }
-        // Borders: with and without the white space that templates trim.
-        for body in [text, text.trim()] {
-            let base = text.len() - text.trim_start().len();
-            let base = if body.len() == text.len() { 0 } else { base };
-            for (i, _) in body.char_indices().rev().take_while(|(i, _)| body.len() - i < self.longest) {
-                if self.texts.iter().any(|t| t.len() > body.len() - i && t.starts_with(&body[i..])) {
-                    places.push(base + i);
-                }
-            }
-            let ends =
-                body.char_indices().map(|(i, c)| i + c.len_utf8()).take_while(|&end| end < self.longest);
-            for end in ends {
-                if self.texts.iter().any(|t| t.len() > end && t.ends_with(&body[..end])) {
-                    places.push(base);
-                }
-            }
-        }
-        places.sort_unstable();
-        places.dedup();
-        places
-    }
-}
-
-impl Shield {
-    /// Prepares for a conversation under a template.
-    pub(super) fn new(tokenizer: &Tokenizer, template: &str, messages: &[Json]) -> Self {
+impl MarkSets {
+    /// Collects the marks of a vocabulary under a template.
+    pub(super) fn new(tokenizer: &Tokenizer, template: &str) -> Self {
         let vocab = tokenizer.vocab();
         let texts = |wanted: &dyn Fn(TokenType, &str) -> bool| {
             let text_of = |id: usize| {
@@ -109,20 +65,75 @@ impl Shield {
                     || text.starts_with('[') && text.ends_with(']'))
                 && (template.contains(text) || text.contains(['|', '\u{FF5C}']))
         };
-        let is_mark = |kind: TokenType| matches!(kind, TokenType::Control | TokenType::Unknown);
+        let mark = |kind: TokenType| matches!(kind, TokenType::Control | TokenType::Unknown);
+        Self {
+            all: Marks::new(texts(&|kind, text| mark(kind) || kind == TokenType::UserDefined && tag(text))),
+            control: Marks::new(texts(&|kind, _| mark(kind))),
+        }
+    }
+}
+
+impl Marks {
+    fn new(texts: Vec<String>) -> Self {
+        let longest = texts.iter().map(String::len).max().unwrap_or(0);
+        let builder = || AhoCorasick::builder().match_kind(MatchKind::LeftmostLongest).build(&texts).ok();
+        let automaton = if texts.is_empty() { None } else { builder() };
+        let (mut heads, mut tails) = (HashSet::new(), HashSet::new());
+        for text in &texts {
+            for (at, _) in text.char_indices().skip(1) {
+                heads.insert(text[..at].into());
+                tails.insert(text[at..].into());
+            }
+        }
+        Self { automaton, heads, tails, longest }
+    }
+
+    /// Where in `text` a special token could begin.
+    fn places(&self, text: &str) -> Vec<usize> {
+        let Some(automaton) = &self.automaton else { return Vec::new() };
+        let mut places = Vec::new();
+        // Every occurrence counts, also one inside another: with the outer one broken up the inner one would
+        // be found. Searching on from the character after a beginning finds them all.
+        let mut at = 0;
+        while let Some(found) = automaton.find(aho_corasick::Input::new(text).range(at..)) {
+            places.push(found.start());
+            at = found.start() + text[found.start()..].chars().next().map_or(1, char::len_utf8);
+        }
+        // Borders: with and without the white space that templates trim.
+        let trimmed = text.len() - text.trim_start().len();
+        for (base, body) in [(0, text), (trimmed, text.trim())] {
+            let near_end = body.char_indices().rev().take_while(|(at, _)| body.len() - at < self.longest);
+            places.extend(
+                near_end.filter(|(at, _)| self.heads.contains(&body[*at..])).map(|(at, _)| base + at),
+            );
+            let ends = body.char_indices().map(|(at, c)| at + c.len_utf8());
+            if ends.take_while(|&end| end < self.longest).any(|end| self.tails.contains(&body[..end])) {
+                places.push(base);
+            }
+        }
+        places.sort_unstable();
+        places.dedup();
+        places
+    }
+}
+
+/// The disguise of one conversation.
+pub(super) struct Shield<'m> {
+    marks: &'m MarkSets,
+    /// Disguised characters and their stand-ins.
+    pairs: Vec<(char, char)>,
+    used: HashSet<char>,
+    next: u32,
+}
+
+impl<'m> Shield<'m> {
+    /// Prepares for a conversation under a template.
+    pub(super) fn new(marks: &'m MarkSets, template: &str, messages: &[Json]) -> Self {
         let mut used: HashSet<char> = template.chars().filter(|&c| is_stand_in(c)).collect();
         for message in messages {
             collect(message, &mut used);
         }
-        Self {
-            all: Marks::new(texts(&|kind, text| {
-                is_mark(kind) || kind == TokenType::UserDefined && tag(text)
-            })),
-            control: Marks::new(texts(&|kind, _| is_mark(kind))),
-            pairs: Vec::new(),
-            used,
-            next: FIRST,
-        }
+        Self { marks, pairs: Vec::new(), used, next: FIRST }
     }
 
     /// Disguises the texts of a message; `own` if the model wrote it.
@@ -146,7 +157,8 @@ impl Shield {
 
     /// The disguised text, or `None` if nothing in it needs a disguise.
     fn covered(&mut self, text: &str, own: bool) -> Option<String> {
-        let places = if own { self.control.places(text) } else { self.all.places(text) };
+        let marks = if own { &self.marks.control } else { &self.marks.all };
+        let places = marks.places(text);
         if places.is_empty() {
             return None;
         }

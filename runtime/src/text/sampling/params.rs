@@ -197,6 +197,11 @@ impl SamplingParams {
         Self { temperature: 0.0, ..Self::default() }
     }
 
+    /// Rules tokens out, as `--ignore-eos` does with those that end an answer.
+    pub fn rule_out(&mut self, ids: &[u32]) {
+        self.logit_bias.extend(ids.iter().map(|&id| (id, f32::NEG_INFINITY)));
+    }
+
     /// Checks the ranges.
     ///
     /// # Errors
