@@ -54,7 +54,7 @@ impl Reference<'_> {
         let rotates = match self.arch.rope_layers {
             RopeLayers::All => true,
             RopeLayers::Local => self.arch.window.is_none() || self.local(layer),
-            RopeLayers::NotLastOf(n) => (layer + 1) % n != 0,
+            RopeLayers::NotLastOf(n) => !(layer + 1).is_multiple_of(n),
         };
         if !rotates {
             return;

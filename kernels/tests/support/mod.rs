@@ -5,7 +5,7 @@ use std::fs::OpenOptions;
 use std::io::Write;
 
 /// Appends a line for each tier of this architecture to the file that `QUANTSMITH_TIER_LOG` names, if it is set.
-pub fn log_tiers(test: &str) {
+pub(crate) fn log_tiers(test: &str) {
     let ran: Vec<_> = cpu::supported().into_iter().map(|tier| tier.tier()).collect();
     let Some(path) = std::env::var_os("QUANTSMITH_TIER_LOG") else { return };
     let mut log =

@@ -1,6 +1,6 @@
 //! Architectures as data: what one family of models does differently from another.
 //!
-//! A row says which variation of the one graph a family needs; [`crate::graph`] reads rows and never asks for a
+//! A row says which variation of the one graph a family needs; `graph` reads rows and never asks for a
 //! name. Whatever a file itself can tell (sizes, scales, biases that are there or not, a fused `attn_qkv`) is not
 //! in a row. A family that needs nothing new is one more row; one that needs something new is a field here, a line
 //! in the builder, and a row.

@@ -2,7 +2,7 @@
 //!
 //! All of it is computed in f64 by the `libm` crate and plain multiplication, so it is the same on every machine.
 //! A table over all positions would take as much memory as the weights of a small model. Instead two small ones
-//! are made at load, of every [`FINE`]th position and of the positions in between; the angle addition formulas
+//! are made at load, of every `FINE`th position and of the positions in between; the angle addition formulas
 //! put any position together when it is needed, with an error far below what f32 can hold.
 
 use super::arch::{Architecture, RopeStyle};

@@ -32,6 +32,7 @@ pub(crate) struct Bpe {
 
 /// What the symbols of a word are before any merge.
 #[derive(Debug)]
+#[allow(clippy::large_enum_variant, reason = "a tokenizer has one, for good")]
 enum WordSymbols {
     /// Its bytes, each with the symbol of its character in the alphabet.
     Bytes([u32; 256]),

@@ -36,6 +36,8 @@ mod wpm;
 #[cfg(test)]
 mod model_tests;
 #[cfg(test)]
+mod property_tests;
+#[cfg(test)]
 mod reference_tests;
 #[cfg(test)]
 pub(crate) mod testing;

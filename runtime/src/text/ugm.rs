@@ -208,7 +208,7 @@ impl CharsMap {
             return Err(wrong(format!("{} bytes", bytes.len())));
         };
         let size = u32::from_le_bytes(*size) as usize;
-        if size % 4 != 0 || size == 0 || size > rest.len() {
+        if !size.is_multiple_of(4) || size == 0 || size > rest.len() {
             return Err(wrong(format!("a trie of {size} bytes in {}", rest.len())));
         }
         let (trie, texts) = rest.split_at(size);

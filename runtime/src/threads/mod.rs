@@ -4,7 +4,7 @@
 //! physical cores behind the logical ones, since two threads of one core only take turns at the same vector units.
 //! [`Topology`] is plain data, so the choice is tested with made-up machines.
 //!
-//! [`team`] is the project's own: a general pool allocates for each call it is given, and a decode step may not
+//! `team` is the project's own: a general pool allocates for each call it is given, and a decode step may not
 //! allocate. Rayon serves for the one-off work of loading.
 
 use std::collections::BTreeSet;

@@ -263,8 +263,9 @@ fn a_refused_system_message_goes_into_the_question() {
 fn arguments_of_tools_are_given_as_the_template_wants_them() {
     let message =
         json!({"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": "{\"a\": 1}"}}]});
-    let render =
-        |source: &str| template(source).render_json(&[message.clone()], &RenderOptions::default()).unwrap();
+    let render = |source: &str| {
+        template(source).render_json(std::slice::from_ref(&message), &RenderOptions::default()).unwrap()
+    };
     assert_eq!(
         render(
             "{% for k, v in messages[0].tool_calls[0].function.arguments.items() %}{{ k }}={{ v }}{% endfor %}"

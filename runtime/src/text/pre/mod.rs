@@ -193,7 +193,7 @@ fn cut_thousands(digits: &Regex, bounded: bool, text: &str, base: u32, out: &mut
         }
         let count = text[run.clone()].chars().count();
         for (i, (start, _)) in text[run.clone()].char_indices().enumerate() {
-            if i == 0 || (count - i) % 3 == 0 {
+            if i == 0 || (count - i).is_multiple_of(3) {
                 cut(&mut at, run.start + start);
             }
         }
