@@ -26,6 +26,9 @@ export QUANTSMITH_TIER_LOG := $(CURDIR)/target/tiers.tsv
 MUST_RUN := scalar avx2 neon \
             $(shell grep -qsw avx512_vnni /proc/cpuinfo && echo avx512vnni)
 
+# Property tests draw the same cases each time.
+export PROPTEST_RNG_SEED ?= 1
+
 # Everything emulated ends by itself: seconds for one program.
 export QEMU_TIMEOUT ?= 600
 

@@ -145,7 +145,9 @@ pub struct Format {
     pub fields: &'static [Field],
     /// How a block gives values.
     pub values: Values,
-    /// The kernels, the lowest tier first.
+    /// The tiers of all architectures that the declaration was made into, the lowest first.
+    pub tiers: &'static [Tier],
+    /// The kernels of this architecture, the lowest tier first.
     pub rows: &'static [TierKernels],
 }
 
@@ -160,7 +162,17 @@ impl Format {
     #[doc(hidden)]
     pub const fn invalid() -> Self {
         let values = Values::Float(FieldType::F32);
-        Format { name: "", about: "", id: None, elements: 1, bytes: 4, fields: &[], values, rows: &[] }
+        Format {
+            name: "",
+            about: "",
+            id: None,
+            elements: 1,
+            bytes: 4,
+            fields: &[],
+            values,
+            tiers: &[],
+            rows: &[],
+        }
     }
 
     /// Bits per weight.
@@ -178,9 +190,9 @@ impl Format {
         (cols / self.elements).checked_mul(self.bytes)
     }
 
-    /// The tiers of this architecture that have kernels, the lowest first.
+    /// The tiers that have kernels, of all architectures, the lowest first.
     pub fn tiers(&self) -> Vec<Tier> {
-        self.rows.iter().map(|row| row.tier).collect()
+        self.tiers.to_vec()
     }
 
     /// Whether a weight is a floating-point number.

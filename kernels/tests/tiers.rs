@@ -3,7 +3,7 @@
 
 mod support;
 
-use quantsmith_kernels::{ActGroup, Activations, Format, OutMut, PANEL, Registry, Supported, cpu};
+use quantsmith_kernels::{ActGroup, Activations, Format, OutMut, PANEL, Registry, Supported, Tier, cpu};
 
 /// A small generator (xorshift) with a fixed seed, so that a failure repeats.
 struct Random(u64);
@@ -205,6 +205,28 @@ fn products_are_what_the_dequantised_weights_give() {
                 let bound = 80.0 * 4.0 * magnitude * f64::from(f32::EPSILON) + 1e-3;
                 assert!((got - want).abs() <= bound, "{name}: value {i} is {got}, not {want}");
             }
+        }
+    }
+}
+
+#[test]
+fn every_format_has_kernels_on_every_tier() {
+    for format in Registry::builtin().iter() {
+        assert_eq!(format.tiers(), Tier::ALL, "{}", format.name);
+        let here: Vec<_> =
+            Tier::ALL.iter().filter(|t| t.arch().is_none_or(|arch| arch == cpu::ARCH)).collect();
+        let rows: Vec<_> = format.rows.iter().map(|row| &row.tier).collect();
+        assert_eq!(rows, here, "{}", format.name);
+    }
+}
+
+#[test]
+fn names_and_numbers_of_formats_are_distinct() {
+    let registry = Registry::builtin();
+    for (n, format) in registry.iter().enumerate() {
+        for other in registry.iter().skip(n + 1) {
+            assert!(!format.name.eq_ignore_ascii_case(other.name), "{} is declared twice", format.name);
+            assert!(format.id.is_none() || format.id != other.id, "{} and {}", format.name, other.name);
         }
     }
 }

@@ -63,6 +63,7 @@ fn facts(format: &Format) -> TokenStream {
         None => quote!(::core::option::Option::None),
     };
     let about = first_line(&format.docs);
+    let tiers = TIERS.iter().map(IsaSpec::variant_ident);
     let fields = format.fields.iter().map(|f| {
         let (name, byte, count) = (&f.name, f.byte, f.count.unwrap_or(1));
         let ty = field_type(f.ty);
@@ -87,7 +88,7 @@ fn facts(format: &Format) -> TokenStream {
     quote! {
         #k::Format {
             name: #name, about: #about, id: #id, elements: #elements, bytes: #bytes,
-            fields: &[#(#fields),*], values: #values, rows: #module::ROWS,
+            fields: &[#(#fields),*], values: #values, tiers: &[#(#k::Tier::#tiers),*], rows: #module::ROWS,
         }
     }
 }

@@ -45,9 +45,9 @@ proptest! {
 
     #[test]
     fn a_text_comes_back_and_streams_whole(text in text()) {
-        for t in [bpe(), spm()] {
+        for (t, text) in [(bpe(), text.clone()), (spm(), text.replace('▁', " "))] {
             let ids = t.encode(&text, EncodeOptions::default()).unwrap();
-            prop_assert_eq!(t.detokenize(&ids), text.as_str());
+            prop_assert_eq!(t.detokenize(&ids), text);
             prop_assert_eq!(streamed(&t, &ids), t.decode(&ids));
         }
     }
@@ -76,12 +76,17 @@ proptest! {
 
     #[test]
     fn a_user_never_makes_a_special_token(text in text()) {
-        let t = bpe();
+        let t = Tokenizer::from_metadata(&with_types(bpe_metadata("gpt-2", &["a a", "l l"]), &[("<|a|>", 3)])).unwrap();
         let mark = t.find("<|a|>").unwrap();
-        let template = ChatTemplate::new("<|a|>{{ messages[0].content | trim }}<|a|>", &t).unwrap();
-        let ids = template.render_tokens(&[Message::new("user", text.as_str())], false, &t).unwrap();
-        prop_assert_eq!(ids.iter().filter(|&&id| id == mark).count(), 2);
-        prop_assert_eq!(t.decode(&ids), text.trim());
+        for change in ["", "| trim", "| upper | lower", ".lstrip()"] {
+            let source = format!("<|a|>{{{{ messages[0].content {change} }}}}<|a|>");
+            let template = ChatTemplate::new(&source, &t).unwrap();
+            let message = [Message::new("user", text.as_str())];
+            let ids = template.render_tokens(&message, false, &t).unwrap();
+            prop_assert_eq!(ids.iter().filter(|&&id| id == mark).count(), 2);
+            let rendered = template.render(&message, false).unwrap();
+            prop_assert_eq!(t.decode(&ids), &rendered[5..rendered.len() - 5]);
+        }
     }
 
     #[test]

@@ -347,6 +347,21 @@ mod tests {
     }
 
     #[test]
+    fn what_ends_an_answer() {
+        let ends = |entries: &[(&str, i32)]| {
+            let m = with_types(bpe_metadata("gpt-2", &[]), entries);
+            let t = Tokenizer::from_metadata(&m).unwrap();
+            let text = |&id: &u32| String::from_utf8_lossy(t.token_text(id)).into_owned();
+            t.end_of_generation().iter().map(text).filter(|text| text.len() > 2).collect::<Vec<_>>()
+        };
+        assert_eq!(ends(&[("<|eot_id|>", 3), ("<|im_end|>", 4), ("<|x|>", 3)]), ["<|eot_id|>", "<|im_end|>"]);
+        assert!(ends(&[("</s>", 1)]).is_empty(), "a normal entry is a word");
+        // With marks for the end of an answer and of a call, another one ends only a message.
+        assert_eq!(ends(&[("<|return|>", 3), ("<|call|>", 3), ("<|end|>", 3)]), ["<|return|>", "<|call|>"]);
+        assert_eq!(ends(&[("<|end|>", 3)]), ["<|end|>"]);
+    }
+
+    #[test]
     fn ids_outside_the_vocabulary_print_nothing() {
         let t = marked();
         assert_eq!(t.piece(u32::MAX), b"");
