@@ -23,6 +23,14 @@ fn last(session: &Session) -> Vec<u32> {
 fn quiet(_: usize, _: &[f32]) {}
 
 #[test]
+fn a_model_is_shared_between_threads_and_a_session_moves_between_them() {
+    fn shared<T: Send + Sync>() {}
+    fn moved<T: Send>() {}
+    shared::<Model>();
+    moved::<Session>();
+}
+
+#[test]
 fn want_decides_which_positions_are_told_and_not_what_they_are() {
     let model = model("gemma3", Shape::default(), 16);
     let tokens = tokens(50);
