@@ -63,4 +63,10 @@ impl<'a> Activations<'a> {
         let groups = padded / GROUP;
         (&self.codes[token * padded..][..padded], &self.groups[token * groups..][..groups])
     }
+
+    /// The codes from one token's row on, and how many lie between the starts of two rows.
+    pub fn codes_from(&self, token: usize) -> (&'a [i8], usize) {
+        let padded = Self::padded(self.cols);
+        (&self.codes[token * padded..], padded)
+    }
 }

@@ -198,6 +198,34 @@ mod host {
         }
     }
 
+    /// Asks the system for the use of tiles, for this process and for good.
+    #[cfg(target_os = "linux")]
+    fn tiles_permitted() -> bool {
+        const ARCH_PRCTL: i64 = 158;
+        const ARCH_REQ_XCOMP_PERM: i64 = 0x1023;
+        const XTILEDATA: i64 = 18;
+        let answer: i64;
+        // SAFETY: the call takes two numbers and touches no memory; `syscall` changes rcx and r11, which are named.
+        unsafe {
+            core::arch::asm!(
+                "syscall",
+                inlateout("rax") ARCH_PRCTL => answer,
+                in("rdi") ARCH_REQ_XCOMP_PERM,
+                in("rsi") XTILEDATA,
+                lateout("rcx") _,
+                lateout("r11") _,
+                options(nostack),
+            );
+        }
+        answer == 0
+    }
+
+    /// How other systems are asked is not known here.
+    #[cfg(not(target_os = "linux"))]
+    fn tiles_permitted() -> bool {
+        false
+    }
+
     cpufeatures::new!(avx2_known, "avx2");
     cpufeatures::new!(fma_known, "fma");
     cpufeatures::new!(avx512f_known, "avx512f");
@@ -207,6 +235,9 @@ mod host {
 
     pub(super) fn features() -> Features {
         let mut features = Features::x86_64(&Host);
+        if features.has("amx-tile") && !tiles_permitted() {
+            features.0.retain(|name| !name.starts_with("amx"));
+        }
         features.0.retain(|name| match *name {
             "avx2" => avx2_known::get(),
             "fma" => fma_known::get(),

@@ -21,6 +21,12 @@ pub const PANEL: usize = 16;
 /// Columns of a unit: one group of activations.
 pub const UNIT_COLS: usize = 32;
 
+/// Tokens that a tier with tiles takes at once.
+pub const WIDE: usize = 16;
+
+/// How far ahead of one token's product the weights are asked for, in bytes.
+const AHEAD: usize = 8192;
+
 /// Bytes of a panel of rows of `blocks` blocks, rounded up to whole cache lines.
 pub const fn panel_bytes(unit: usize, record: usize, units: usize, blocks: usize) -> usize {
     (blocks * (units * unit + record)).next_multiple_of(64)
@@ -154,11 +160,10 @@ pub fn act_row<'a>(x: &Activations<'a>, token: usize, units: usize) -> Row<'a> {
 /// The kernels, once for each tier.
 #[tiered]
 pub mod kernel {
-    use crate::ActGroup;
-    use crate::panel::{
-        Decode, Fill, MAX_BLOCK, MAX_GROUPS, PANEL, PackJob, PanelJob, Parts, Row, RowJob, Shape, UNIT_COLS,
-    };
+    use crate::panel::{AHEAD, MAX_BLOCK, MAX_GROUPS, PANEL, UNIT_COLS, WIDE};
+    use crate::panel::{Decode, Fill, PackJob, PanelJob, Parts, Row, RowJob, Shape};
     use crate::panel::{act_row, panel_bytes, planes};
+    use crate::{ActGroup, Activations};
 
     /// The words of line `line` of a unit that belong to the register `sub` of the panel's sixteen lanes.
     pub fn words(unit: &[u8], line: usize, sub: usize) -> isa::I {
@@ -224,6 +229,7 @@ pub mod kernel {
         let units = job.x.cols() / UNIT_COLS;
         let blocks = units / UNITS;
         let size = panel_bytes(UNIT, RECORD, UNITS, blocks);
+        let tiles = if isa::TILES { Some(isa::Tiles::new()) } else { None };
         for panel in job.panels.clone() {
             let bytes = &job.packed[panel * size..][..size];
             let (plane, rest) = bytes.split_at(units * UNIT);
@@ -232,6 +238,25 @@ pub mod kernel {
             let first = panel * PANEL;
             let rows = first..job.rows.min(first + PANEL);
             let mut token = 0;
+            let mut write = |token: usize, acc: &[[isa::F; isa::SUBS]]| {
+                for (t, acc) in acc.iter().enumerate() {
+                    let mut lanes = [0.0f32; PANEL];
+                    for (lanes, acc) in lanes.as_chunks_mut().0.iter_mut().zip(acc) {
+                        isa::store(lanes, *acc);
+                    }
+                    let out = job.out.rows(token + t, rows.clone());
+                    out.copy_from_slice(&lanes[..out.len()]);
+                }
+            };
+            if let Some(tiles) = &tiles {
+                while token + WIDE <= job.x.tokens() {
+                    let acc = wide::<UNIT, RECORD, UNITS, HALVES, BIAS, OFFSET>(
+                        tiles, plane, records, &job.x, token, codes, scale, offset,
+                    );
+                    write(token, &acc);
+                    token += WIDE;
+                }
+            }
             macro_rules! tiles {
                 ($width:expr) => {
                     while token + $width <= job.x.tokens() {
@@ -240,14 +265,7 @@ pub mod kernel {
                         let acc = tile::<{ $width }, UNIT, RECORD, UNITS, HALVES, MAX, BIAS, OFFSET>(
                             plane, records, &x, codes, scale, offset,
                         );
-                        for (t, acc) in acc.iter().enumerate() {
-                            let mut lanes = [0.0f32; PANEL];
-                            for (lanes, acc) in lanes.as_chunks_mut().0.iter_mut().zip(acc) {
-                                isa::store(lanes, *acc);
-                            }
-                            let out = job.out.rows(token + t, rows.clone());
-                            out.copy_from_slice(&lanes[..out.len()]);
-                        }
+                        write(token, &acc);
                         token += $width;
                     }
                 };
@@ -280,6 +298,13 @@ pub mod kernel {
         // One flat loop, so that the code of a unit exists once however many units a block has.
         for (at, unit) in units.iter().enumerate() {
             let (record, u) = (&records[at / UNITS], at % UNITS);
+            if T == 1 {
+                // One token is bound by memory; several are not.
+                ahead(unit);
+                if u == 0 {
+                    ahead(record);
+                }
+            }
             for sub in 0..isa::SUBS {
                 let code = codes(unit, sub);
                 if HALVES {
@@ -288,28 +313,118 @@ pub mod kernel {
                         let which = [1 - half as i16, half as i16];
                         let s = scale(record, 2 * u + half, sub);
                         let m = if OFFSET { offset(record, 2 * u + half, sub) } else { s };
-                        for t in 0..T {
-                            let (y, group) = (&x[t].0[at].as_chunks::<4>().0[half], &x[t].1[at]);
-                            let dot = isa::dot::<4, MAX, BIAS>(code, y, group.sums, which);
-                            let factor = isa::mul(s, isa::splat(group.scale));
-                            acc[t][sub] = isa::fma(factor, isa::from_i32(dot), acc[t][sub]);
-                            if OFFSET {
-                                let sum = isa::splat(group.scaled_halves[half]);
-                                acc[t][sub] = isa::fma(m, sum, acc[t][sub]);
+                        for t in 0..T / 2 {
+                            let [a, b] = [&x[2 * t], &x[2 * t + 1]];
+                            let y = [a, b].map(|x| &x.0[at].as_chunks::<4>().0[half]);
+                            let sums = [a.1[at].sums, b.1[at].sums];
+                            let dots = isa::dot2::<4, MAX, BIAS>(code, y, sums, which);
+                            for (n, x) in [a, b].iter().enumerate() {
+                                let (scale, sum) = (x.1[at].scale, x.1[at].scaled_halves[half]);
+                                acc[2 * t + n][sub] =
+                                    add::<OFFSET>(acc[2 * t + n][sub], s, m, dots[n], scale, sum);
                             }
+                        }
+                        if T % 2 == 1 {
+                            let (y, group) = (&x[T - 1].0[at].as_chunks::<4>().0[half], &x[T - 1].1[at]);
+                            let dot = isa::dot::<4, MAX, BIAS>(code, y, group.sums, which);
+                            let (scale, sum) = (group.scale, group.scaled_halves[half]);
+                            acc[T - 1][sub] = add::<OFFSET>(acc[T - 1][sub], s, m, dot, scale, sum);
                         }
                     }
                 } else {
                     let s = scale(record, u, sub);
                     let m = if OFFSET { offset(record, u, sub) } else { s };
-                    for t in 0..T {
-                        let (y, group) = (&x[t].0[at], &x[t].1[at]);
-                        let dot = isa::dot::<8, MAX, BIAS>(&code, y, group.sums, [1, 1]);
-                        let factor = isa::mul(s, isa::splat(group.scale));
-                        acc[t][sub] = isa::fma(factor, isa::from_i32(dot), acc[t][sub]);
-                        if OFFSET {
-                            acc[t][sub] = isa::fma(m, isa::splat(group.scaled_sum), acc[t][sub]);
+                    for t in 0..T / 2 {
+                        let [a, b] = [&x[2 * t], &x[2 * t + 1]];
+                        let sums = [a.1[at].sums, b.1[at].sums];
+                        let dots = isa::dot2::<8, MAX, BIAS>(&code, [&a.0[at], &b.0[at]], sums, [1, 1]);
+                        for (n, x) in [a, b].iter().enumerate() {
+                            let (scale, sum) = (x.1[at].scale, x.1[at].scaled_sum);
+                            acc[2 * t + n][sub] =
+                                add::<OFFSET>(acc[2 * t + n][sub], s, m, dots[n], scale, sum);
                         }
+                    }
+                    if T % 2 == 1 {
+                        let (y, group) = (&x[T - 1].0[at], &x[T - 1].1[at]);
+                        let dot = isa::dot::<8, MAX, BIAS>(&code, y, group.sums, [1, 1]);
+                        let (scale, sum) = (group.scale, group.scaled_sum);
+                        acc[T - 1][sub] = add::<OFFSET>(acc[T - 1][sub], s, m, dot, scale, sum);
+                    }
+                }
+            }
+        }
+        acc
+    }
+
+    /// Adds a group's part to the sums of a register of rows: the arithmetic contract.
+    fn add<const OFFSET: bool>(
+        acc: isa::F,
+        scale: isa::F,
+        offset: isa::F,
+        dot: isa::I,
+        x_scale: f32,
+        x_sum: f32,
+    ) -> isa::F {
+        let acc = isa::fma(isa::mul(scale, isa::splat(x_scale)), isa::from_i32(dot), acc);
+        if OFFSET { isa::fma(offset, isa::splat(x_sum), acc) } else { acc }
+    }
+
+    /// Asks for what lies a few KiB behind some bytes: as far as memory is slow, and what comes then is mostly the next
+    /// panel or matrix.
+    fn ahead<const N: usize>(bytes: &[u8; N]) {
+        for at in (0..N).step_by(64) {
+            isa::prefetch(bytes.as_ptr().wrapping_add(AHEAD + at));
+        }
+    }
+
+    /// The product of one panel with sixteen tokens, by tiles.
+    fn wide<
+        const UNIT: usize,
+        const RECORD: usize,
+        const UNITS: usize,
+        const HALVES: bool,
+        const BIAS: i32,
+        const OFFSET: bool,
+    >(
+        tiles: &isa::Tiles,
+        units: &[[u8; UNIT]],
+        records: &[[u8; RECORD]],
+        x: &Activations<'_>,
+        token: usize,
+        codes: impl Fn(&[u8; UNIT], usize) -> [isa::I; 8] + Copy,
+        scale: impl Fn(&[u8; RECORD], usize, usize) -> isa::F + Copy,
+        offset: impl Fn(&[u8; RECORD], usize, usize) -> isa::F + Copy,
+    ) -> [[isa::F; isa::SUBS]; WIDE] {
+        let (y, stride) = x.codes_from(token);
+        let groups: [&[ActGroup]; WIDE] = core::array::from_fn(|t| &x.row(token + t).1[..units.len()]);
+        let mut acc = [[isa::splat(0.0); isa::SUBS]; WIDE];
+        let mut lines = isa::Lines([[0; 64]; 8]);
+        let mut products = isa::Products([[[0; PANEL]; WIDE]; 2]);
+        for (at, unit) in units.iter().enumerate() {
+            let (record, u) = (&records[at / UNITS], at % UNITS);
+            for sub in 0..isa::SUBS {
+                for (line, code) in lines.0.iter_mut().zip(codes(unit, sub)) {
+                    let line = &mut line[4 * isa::LANES * sub..];
+                    isa::store_words(line.first_chunk_mut().expect("a register of words"), code);
+                }
+            }
+            isa::tile_dots::<HALVES>(tiles, &lines, &y[UNIT_COLS * at..], stride, &mut products);
+            for sub in 0..isa::SUBS {
+                for half in 0..if HALVES { 2 } else { 1 } {
+                    let group = if HALVES { 2 * u + half } else { u };
+                    let s = scale(record, group, sub);
+                    let m = if OFFSET { offset(record, group, sub) } else { s };
+                    for t in 0..WIDE {
+                        let act = &groups[t][at];
+                        let (sum, scaled) = if HALVES {
+                            (act.sums[half], act.scaled_halves[half])
+                        } else {
+                            (act.sums[0] + act.sums[1], act.scaled_sum)
+                        };
+                        let dots = &products.0[half][t][isa::LANES * sub..];
+                        let dots = dots.first_chunk().expect("a register of products");
+                        let dot = isa::load_less(dots, BIAS * i32::from(sum));
+                        acc[t][sub] = add::<OFFSET>(acc[t][sub], s, m, dot, act.scale, scaled);
                     }
                 }
             }

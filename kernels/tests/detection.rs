@@ -55,11 +55,12 @@ fn tiers(cpu: &MadeUp) -> Vec<&'static str> {
 #[test]
 fn a_server_has_every_tier_up_to_its_best() {
     assert!(tiers(&server()).contains(&"avx512vnni"));
-    assert_eq!(tiers(&server())[..2], ["scalar", "avx2"]);
+    assert_eq!(tiers(&server()), ["scalar", "avx2", "avx512", "avx512vnni", "amx"]);
 }
 
 #[test]
 fn registers_that_the_system_does_not_save_do_not_count() {
+    assert_eq!(tiers(&MadeUp { xcr0: 0b1110_0111, ..server() }).last(), Some(&"avx512vnni"), "no tiles");
     assert_eq!(tiers(&MadeUp { xcr0: 0b110, ..server() }).last(), Some(&"avx2"), "no AVX-512 state");
     assert_eq!(tiers(&MadeUp { xcr0: 0b010, ..server() }), ["scalar"], "no AVX state");
     assert_eq!(tiers(&MadeUp { leaf1_ecx: AVX_FMA_F16C, ..server() }), ["scalar"], "no OSXSAVE");
@@ -74,7 +75,11 @@ fn each_feature_is_needed_by_itself() {
     let no_vl = MadeUp { leaf7: [0, AVX2 | AVX512 & !(1 << 31), VNNI, 0], ..server() };
     assert!(!tiers(&no_vl).contains(&"avx512vnni"), "AVX-512 VNNI without VL");
     let no_vnni = MadeUp { leaf7: [0, AVX2 | AVX512, 0, 0], ..server() };
-    assert!(!tiers(&no_vnni).contains(&"avx512vnni"));
+    assert_eq!(tiers(&no_vnni), ["scalar", "avx2", "avx512"]);
+    let no_int8 = MadeUp { leaf7: [0, AVX2 | AVX512, VNNI, 1 << 24], ..server() };
+    assert_eq!(tiers(&no_int8).last(), Some(&"avx512vnni"), "tiles without int8");
+    let desktop = MadeUp { leaf7: [0, AVX2, 0, 0], leaf7_1_eax: 1 << 4, ..server() };
+    assert_eq!(tiers(&desktop), ["scalar", "avx2", "avxvnni"]);
 }
 
 #[test]
@@ -103,4 +108,8 @@ fn arm_has_its_own_tiers() {
     let cpu = Cpu::made_up("aarch64", Features::from_names(&["neon", "avx2", "fma", "f16c"]));
     assert_eq!(cpu.choose_tier(None), Ok(Tier::Neon));
     assert!(cpu.choose_tier(Some("avx2")).is_err());
+    let phone = Cpu::made_up("aarch64", Features::from_names(&["neon", "dotprod"]));
+    assert_eq!(phone.choose_tier(None), Ok(Tier::DotProd));
+    let server = Cpu::made_up("aarch64", Features::from_names(&["neon", "dotprod", "i8mm"]));
+    assert_eq!(server.choose_tier(None), Ok(Tier::I8mm));
 }

@@ -1,5 +1,6 @@
 //! Every tier that this CPU has equals the scalar tier to the bit, for every format of the registry: packed and plain
-//! products, odd numbers of rows, tokens and blocks, extreme codes, and outputs that start as NaN.
+//! products, rows of 1 to 5 blocks, 1 to 33 rows and tokens, extreme codes, outputs that start as NaN, weights at odd
+//! addresses, and memory full of NaN on both sides of everything that is read.
 
 mod support;
 
@@ -92,54 +93,100 @@ fn bits(value: f32) -> u32 {
     if value.is_nan() { f32::NAN.to_bits() } else { value.to_bits() }
 }
 
+/// Bytes of 0xff (in every float type a NaN) that lie before and after what a kernel may read; an odd number, so that
+/// weights lie at odd addresses.
+const MARGIN: usize = 67;
+
+/// Values with something else on both sides.
+#[derive(Debug)]
+struct Guarded<T>(Vec<T>);
+
+impl<T: Copy> Guarded<T> {
+    fn new(inner: &[T], poison: T) -> Self {
+        let margin = || std::iter::repeat_n(poison, MARGIN);
+        Guarded(margin().chain(inner.iter().copied()).chain(margin()).collect())
+    }
+
+    fn get(&self) -> &[T] {
+        &self.0[MARGIN..self.0.len() - MARGIN]
+    }
+
+    fn get_mut(&mut self) -> &mut [T] {
+        let end = self.0.len() - MARGIN;
+        &mut self.0[MARGIN..end]
+    }
+}
+
 struct Case {
-    bytes: Vec<u8>,
-    codes: Vec<i8>,
-    groups: Vec<ActGroup>,
+    bytes: Guarded<u8>,
+    codes: Guarded<i8>,
+    groups: Guarded<ActGroup>,
     rows: usize,
     cols: usize,
     tokens: usize,
 }
 
 impl Case {
+    fn new(
+        format: &Format,
+        (rows, blocks, tokens): (usize, usize, usize),
+        fill: Fill,
+        random: &mut Random,
+    ) -> Self {
+        let cols = blocks * format.elements.max(32);
+        let bytes = weights(format, rows * cols / format.elements, fill, random);
+        let (codes, groups) = activations(cols, tokens, fill, random);
+        let nan = f32::NAN;
+        let poison = ActGroup { scale: nan, sums: [i16::MAX; 2], scaled_sum: nan, scaled_halves: [nan; 2] };
+        Case {
+            bytes: Guarded::new(&bytes, 0xff),
+            codes: Guarded::new(&codes, i8::MIN),
+            groups: Guarded::new(&groups, poison),
+            rows,
+            cols,
+            tokens,
+        }
+    }
+
     fn x(&self) -> Activations<'_> {
-        Activations::new(&self.codes, &self.groups, self.cols, self.tokens)
+        Activations::new(self.codes.get(), self.groups.get(), self.cols, self.tokens)
     }
 
     fn plain(&self, format: &'static Format, tier: Supported) -> Vec<u32> {
-        let mut out = vec![f32::NAN; self.rows * self.tokens];
+        let mut out = self.out();
         let kernels = format.kernels(tier);
-        kernels.matmul_rows(
-            &self.bytes,
-            self.rows,
-            self.x(),
-            0..self.rows,
-            OutMut::new(&mut out, self.rows, self.tokens),
-        );
-        out.into_iter().map(bits).collect()
+        let to = OutMut::new(out.get_mut(), self.rows, self.tokens);
+        kernels.matmul_rows(self.bytes.get(), self.rows, self.x(), 0..self.rows, to);
+        self.checked(&out)
     }
 
     fn packed(&self, format: &'static Format, tier: Supported) -> Vec<u32> {
-        let mut out = vec![f32::NAN; self.rows * self.tokens];
+        let mut out = self.out();
         let kernels = format.kernels(tier);
         let panels = self.rows.div_ceil(PANEL);
-        let mut packed = vec![0xa5; kernels.packed_len(self.rows, self.cols)];
-        kernels.pack_panels(&self.bytes, self.cols, self.rows, 0..panels, &mut packed);
-        kernels.matmul_packed(
-            &packed,
-            self.rows,
-            self.x(),
-            0..panels,
-            OutMut::new(&mut out, self.rows, self.tokens),
-        );
-        out.into_iter().map(bits).collect()
+        let mut packed = Guarded::new(&vec![0xa5; kernels.packed_len(self.rows, self.cols)], 0xff);
+        kernels.pack_panels(self.bytes.get(), self.cols, self.rows, 0..panels, packed.get_mut());
+        let to = OutMut::new(out.get_mut(), self.rows, self.tokens);
+        kernels.matmul_packed(packed.get(), self.rows, self.x(), 0..panels, to);
+        self.checked(&out)
+    }
+
+    /// An output that starts as NaN, between values that must stay.
+    fn out(&self) -> Guarded<f32> {
+        Guarded::new(&vec![f32::NAN; self.rows * self.tokens], 7.0)
+    }
+
+    fn checked(&self, out: &Guarded<f32>) -> Vec<u32> {
+        let around = out.0[..MARGIN].iter().chain(&out.0[out.0.len() - MARGIN..]);
+        assert!(around.copied().all(|v| v == 7.0), "something was written outside the output");
+        out.get().iter().copied().map(bits).collect()
     }
 }
 
 /// The definition, in plain Rust and without the kernels' own code: sums in f64, and the sums of magnitudes.
 fn definition(case: &Case, format: &'static Format) -> Vec<(f64, f64)> {
     let mut values = vec![0.0f32; case.rows * case.cols];
-    format.kernels(Supported::SCALAR).dequantise(&case.bytes, &mut values);
+    format.kernels(Supported::SCALAR).dequantise(case.bytes.get(), &mut values);
     let mut out = Vec::new();
     for t in 0..case.tokens {
         let (codes, groups) = case.x().row(t);
@@ -153,24 +200,26 @@ fn definition(case: &Case, format: &'static Format) -> Vec<(f64, f64)> {
     out
 }
 
+/// The cases of a format: some shapes with every fill, every number of tokens, and a number of random draws.
 fn cases(format: &'static Format) -> Vec<(String, Case)> {
-    let mut random =
-        Random(0x9e37_79b9_7f4a_7c15 ^ format.name.bytes().fold(0, |h, b| 31 * h + u64::from(b)));
-    let mut all = Vec::new();
-    for (rows, blocks, tokens) in
-        [(1, 1, 1), (16, 2, 1), (17, 3, 2), (33, 5, 3), (15, 4, 33), (7, 1, 9), (32, 2, 17)]
-    {
-        for fill in [Fill::Random, Fill::AllOnes, Fill::Zero, Fill::High] {
-            let cols = blocks * format.elements.max(32);
-            let bytes = weights(format, rows * cols / format.elements, fill, &mut random);
-            let (codes, groups) = activations(cols, tokens, fill, &mut random);
-            all.push((
-                format!("{} {rows}x{cols}, {tokens} tokens, {fill:?}", format.name),
-                Case { bytes, codes, groups, rows, cols, tokens },
-            ));
-        }
+    let seed = format.name.bytes().fold(0, |h: u64, b| h.wrapping_mul(31).wrapping_add(u64::from(b)));
+    let mut random = Random(0x9e37_79b9_7f4a_7c15 ^ seed);
+    let every = [Fill::Random, Fill::AllOnes, Fill::Zero, Fill::High];
+    let mut shapes = Vec::new();
+    for shape in [(1, 1, 1), (16, 2, 1), (17, 3, 2), (33, 5, 3), (15, 4, 33), (7, 1, 9), (32, 2, 17)] {
+        shapes.extend(every.map(|fill| (shape, fill)));
     }
-    all
+    shapes.extend((1..=33).map(|tokens| ((17, 1, tokens), Fill::Random)));
+    for _ in 0..16 {
+        let shape = (1 + 2 * random.below(17), 1 + random.below(5), 1 + random.below(33));
+        shapes.push((shape, every[random.below(4)]));
+    }
+    let case = |(shape, fill): ((usize, usize, usize), Fill)| {
+        let (rows, blocks, tokens) = shape;
+        let name = format!("{}, {rows} rows of {blocks} blocks, {tokens} tokens, {fill:?}", format.name);
+        (name, Case::new(format, shape, fill, &mut random))
+    };
+    shapes.into_iter().map(case).collect()
 }
 
 #[test]

@@ -16,6 +16,23 @@ pub fn load_words(bytes: &[u8; 32]) -> I {
     unsafe { _mm256_loadu_si256(bytes.as_ptr().cast()) }
 }
 
+/// Stores the words of a register.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+pub fn store_words(to: &mut [u8; 32], a: I) {
+    // SAFETY: the reference covers the 32 bytes that are written; the store asks for no alignment.
+    unsafe { _mm256_storeu_si256(to.as_mut_ptr().cast(), a) }
+}
+
+/// Loads `LANES` whole numbers and takes the same from each.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+pub fn load_less(from: &[i32; 8], less: i32) -> I {
+    // SAFETY: the reference covers the 32 bytes that are read; the load asks for no alignment.
+    let a = unsafe { _mm256_loadu_si256(from.as_ptr().cast()) };
+    _mm256_sub_epi32(a, _mm256_set1_epi32(less))
+}
+
 /// Loads `LANES` unsigned bytes, one to a lane.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
@@ -103,16 +120,37 @@ pub fn dot<const N: usize, const MAX: i32, const BIAS: i32>(
     _mm256_add_epi32(acc, _mm256_madd_epi16(splat2(sums), splat2(which.map(|w| w * bias as i16))))
 }
 
+/// Two tokens' [`dot`] products with the same codes.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-fn splat4(y: [i8; 4]) -> I {
+pub fn dot2<const N: usize, const MAX: i32, const BIAS: i32>(
+    codes: &[I; N],
+    y: [&[[i8; 4]; N]; 2],
+    sums: [[i16; 2]; 2],
+    which: [i16; 2],
+) -> [I; 2] {
+    [dot::<N, MAX, BIAS>(codes, y[0], sums[0], which), dot::<N, MAX, BIAS>(codes, y[1], sums[1], which)]
+}
+
+/// Four activations in each lane.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+pub(crate) fn splat4(y: [i8; 4]) -> I {
     _mm256_set1_epi32(i32::from_le_bytes(y.map(|b| b as u8)))
 }
 
+/// Two sums in each lane.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-fn splat2(y: [i16; 2]) -> I {
+pub(crate) fn splat2(y: [i16; 2]) -> I {
     _mm256_set1_epi32(i32::from(y[1]) << 16 | i32::from(y[0]) & 0xffff)
+}
+
+/// Asks for the cache line at an address that will be read soon; any address is fine.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+pub fn prefetch(address: *const u8) {
+    _mm_prefetch::<_MM_HINT_T1>(address.cast());
 }
 
 /// Loads sixteen bytes.

@@ -15,6 +15,22 @@ pub fn load_words(bytes: &[u8; 16]) -> I {
     vreinterpretq_s32_u8(h_load(bytes))
 }
 
+/// Stores the words of a register.
+#[inline]
+#[target_feature(enable = "neon")]
+pub fn store_words(to: &mut [u8; 16], a: I) {
+    h_store(to, vreinterpretq_u8_s32(a));
+}
+
+/// Loads `LANES` whole numbers and takes the same from each.
+#[inline]
+#[target_feature(enable = "neon")]
+pub fn load_less(from: &[i32; 4], less: i32) -> I {
+    // SAFETY: the reference covers the 16 bytes that are read.
+    let a = unsafe { vld1q_s32(from.as_ptr()) };
+    vsubq_s32(a, vdupq_n_s32(less))
+}
+
 /// Loads `LANES` unsigned bytes, one to a lane.
 #[inline]
 #[target_feature(enable = "neon")]
@@ -85,6 +101,26 @@ pub fn dot<const N: usize, const MAX: i32, const BIAS: i32>(
         acc = vpadalq_s16(acc, vpaddq_s16(low, vmull_high_s8(code, y)));
     }
     acc
+}
+
+/// Two tokens' [`dot`] products with the same codes.
+#[inline]
+#[target_feature(enable = "neon")]
+pub fn dot2<const N: usize, const MAX: i32, const BIAS: i32>(
+    codes: &[I; N],
+    y: [&[[i8; 4]; N]; 2],
+    sums: [[i16; 2]; 2],
+    which: [i16; 2],
+) -> [I; 2] {
+    [dot::<N, MAX, BIAS>(codes, y[0], sums[0], which), dot::<N, MAX, BIAS>(codes, y[1], sums[1], which)]
+}
+
+/// Asks for the cache line at an address that will be read soon; any address is fine.
+#[inline]
+#[target_feature(enable = "neon")]
+pub fn prefetch(address: *const u8) {
+    // SAFETY: a prefetch reads nothing that the program can see, and never faults.
+    unsafe { core::arch::asm!("prfm pldl2strm, [{}]", in(reg) address, options(nostack, preserves_flags)) };
 }
 
 /// Loads sixteen bytes.

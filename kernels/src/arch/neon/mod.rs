@@ -3,7 +3,7 @@
 pub mod float;
 pub mod int;
 
-pub use {float::*, int::*};
+pub use {super::scalar::tile::*, float::*, int::*};
 
 /// 32-bit lanes of a register.
 pub const LANES: usize = 4;

@@ -14,6 +14,20 @@ pub fn load_words(bytes: &[u8; 64]) -> I {
     })
 }
 
+/// Stores the words of a register.
+#[inline]
+pub fn store_words(to: &mut [u8; 64], a: I) {
+    for (to, word) in to.as_chunks_mut::<4>().0.iter_mut().zip(a) {
+        *to = word.to_le_bytes();
+    }
+}
+
+/// Loads `LANES` whole numbers and takes the same from each.
+#[inline]
+pub fn load_less(from: &[i32; 16], less: i32) -> I {
+    from.map(|v| v - less)
+}
+
 /// Loads `LANES` unsigned bytes, one to a lane.
 #[inline]
 pub fn load_u8(bytes: &[u8; 16]) -> I {
@@ -71,6 +85,21 @@ pub fn dot<const N: usize, const MAX: i32, const BIAS: i32>(
     }
     acc
 }
+
+/// Two tokens' [`dot`] products with the same codes.
+#[inline]
+pub fn dot2<const N: usize, const MAX: i32, const BIAS: i32>(
+    codes: &[I; N],
+    y: [&[[i8; 4]; N]; 2],
+    sums: [[i16; 2]; 2],
+    which: [i16; 2],
+) -> [I; 2] {
+    [dot::<N, MAX, BIAS>(codes, y[0], sums[0], which), dot::<N, MAX, BIAS>(codes, y[1], sums[1], which)]
+}
+
+/// Asks for the cache line at an address that will be read soon; any address is fine.
+#[inline]
+pub fn prefetch(_address: *const u8) {}
 
 /// Loads sixteen bytes.
 #[inline]

@@ -2,8 +2,9 @@
 
 pub mod float;
 pub mod int;
+pub mod tile;
 
-pub use {float::*, int::*};
+pub use {float::*, int::*, tile::*};
 
 /// 32-bit lanes of a register.
 pub const LANES: usize = 16;

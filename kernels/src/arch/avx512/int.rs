@@ -1,4 +1,4 @@
-//! Integer words of AVX-512 VNNI: codes out of bit planes, codes out of a block's bytes, and exact dot products.
+//! Integer words of AVX-512: codes out of bit planes, codes out of a block's bytes, and exact dot products.
 
 use core::arch::x86_64::*;
 
@@ -10,29 +10,46 @@ pub type H = __m128i;
 
 /// Loads `LANES` little-endian words.
 #[inline]
-#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl")]
 pub fn load_words(bytes: &[u8; 64]) -> I {
     // SAFETY: the reference covers the 64 bytes that are read; the load asks for no alignment.
     unsafe { _mm512_loadu_si512(bytes.as_ptr().cast()) }
 }
 
+/// Stores the words of a register.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl")]
+pub fn store_words(to: &mut [u8; 64], a: I) {
+    // SAFETY: the reference covers the 64 bytes that are written; the store asks for no alignment.
+    unsafe { _mm512_storeu_si512(to.as_mut_ptr().cast(), a) }
+}
+
+/// Loads `LANES` whole numbers and takes the same from each.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl")]
+pub fn load_less(from: &[i32; 16], less: i32) -> I {
+    // SAFETY: the reference covers the 64 bytes that are read; the load asks for no alignment.
+    let a = unsafe { _mm512_loadu_si512(from.as_ptr().cast()) };
+    _mm512_sub_epi32(a, _mm512_set1_epi32(less))
+}
+
 /// Loads `LANES` unsigned bytes, one to a lane.
 #[inline]
-#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl")]
 pub fn load_u8(bytes: &[u8; 16]) -> I {
     _mm512_cvtepu8_epi32(h_load(bytes))
 }
 
 /// Loads `LANES` signed bytes, one to a lane.
 #[inline]
-#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl")]
 pub fn load_i8(bytes: &[u8; 16]) -> I {
     _mm512_cvtepi8_epi32(h_load(bytes))
 }
 
 /// Shifts each lane right by `N` and keeps the bits of `mask` in each of its bytes.
 #[inline]
-#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl")]
 pub fn shr_and<const N: i32>(a: I, mask: u8) -> I {
     // The intrinsic wants an unsigned count, which a constant of another type cannot give: the vector form of the
     // shift compiles to the same instruction.
@@ -41,21 +58,21 @@ pub fn shr_and<const N: i32>(a: I, mask: u8) -> I {
 
 /// Shifts each lane left by `N` and keeps the bits of `mask` in each of its bytes.
 #[inline]
-#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl")]
 pub fn shl_and<const N: i32>(a: I, mask: u8) -> I {
     _mm512_and_si512(_mm512_sll_epi32(a, _mm_cvtsi32_si128(N)), _mm512_set1_epi8(mask as i8))
 }
 
 /// Bitwise or.
 #[inline]
-#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl")]
 pub fn or(a: I, b: I) -> I {
     _mm512_or_si512(a, b)
 }
 
 /// Replaces each byte (0 to 15) by an entry of a table.
 #[inline]
-#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl")]
 pub fn table(a: I, entries: &[u8; 16]) -> I {
     _mm512_shuffle_epi8(_mm512_broadcast_i32x4(h_load(entries)), a)
 }
@@ -64,41 +81,85 @@ pub fn table(a: I, entries: &[u8; 16]) -> I {
 /// unsigned bytes of at most `MAX`; `sums` are the sums of the activations of a group's halves, and `which` has a 1
 /// for each half that the codes cover.
 ///
-/// `vpdpbusd` adds four products of unsigned and signed bytes in 32 bits, so nothing can saturate, and `vpdpwssd`
-/// takes the bias out with the sums: one instruction each.
+/// `vpmaddubsw` adds two products in 16 bits with saturation. Codes of up to 127 cannot saturate it, and as many
+/// results are added in 16 bits as provably fit. Larger codes are made signed; then |code| is at most 128 and the
+/// sign moves to the activation, so two products are at most 2 × 128 × 127.
 #[inline]
-#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl")]
 pub fn dot<const N: usize, const MAX: i32, const BIAS: i32>(
     codes: &[I; N],
     y: &[[i8; 4]; N],
     sums: [i16; 2],
     which: [i16; 2],
 ) -> I {
+    let ones = _mm512_set1_epi16(1);
     let mut acc = _mm512_setzero_si512();
-    if BIAS != 0 {
-        acc = _mm512_dpwssd_epi32(acc, splat2(sums), splat2(which.map(|w| w * -BIAS as i16)));
+    if MAX <= 127 {
+        let fit = (32767 / (2 * 127 * MAX)) as usize;
+        let mut q = 0;
+        while q < N {
+            let end = if q + fit < N { q + fit } else { N };
+            let mut sum = _mm512_maddubs_epi16(codes[q], splat4(y[q]));
+            q += 1;
+            while q < end {
+                sum = _mm512_add_epi16(sum, _mm512_maddubs_epi16(codes[q], splat4(y[q])));
+                q += 1;
+            }
+            acc = _mm512_add_epi32(acc, _mm512_madd_epi16(sum, ones));
+        }
+    } else {
+        for q in 0..N {
+            let code = _mm512_xor_si512(codes[q], _mm512_set1_epi8(-128));
+            let y = splat4(y[q]);
+            let signed = _mm512_mask_sub_epi8(y, _mm512_movepi8_mask(code), _mm512_setzero_si512(), y);
+            let product = _mm512_maddubs_epi16(_mm512_abs_epi8(code), signed);
+            acc = _mm512_add_epi32(acc, _mm512_madd_epi16(product, ones));
+        }
     }
-    for q in 0..N {
-        acc = _mm512_dpbusd_epi32(acc, codes[q], splat4(y[q]));
+    // Codes made signed lack 128 each, which goes back in with the bias.
+    let bias = if MAX <= 127 { -BIAS } else { 128 - BIAS };
+    if bias == 0 {
+        return acc;
     }
-    acc
+    _mm512_add_epi32(acc, _mm512_madd_epi16(splat2(sums), splat2(which.map(|w| w * bias as i16))))
 }
 
+/// Two tokens' [`dot`] products with the same codes.
 #[inline]
-#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
-fn splat4(y: [i8; 4]) -> I {
+#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl")]
+pub fn dot2<const N: usize, const MAX: i32, const BIAS: i32>(
+    codes: &[I; N],
+    y: [&[[i8; 4]; N]; 2],
+    sums: [[i16; 2]; 2],
+    which: [i16; 2],
+) -> [I; 2] {
+    [dot::<N, MAX, BIAS>(codes, y[0], sums[0], which), dot::<N, MAX, BIAS>(codes, y[1], sums[1], which)]
+}
+
+/// Four activations in each lane.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl")]
+pub(crate) fn splat4(y: [i8; 4]) -> I {
     _mm512_set1_epi32(i32::from_le_bytes(y.map(|b| b as u8)))
 }
 
+/// Two sums in each lane.
 #[inline]
-#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
-fn splat2(y: [i16; 2]) -> I {
+#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl")]
+pub(crate) fn splat2(y: [i16; 2]) -> I {
     _mm512_set1_epi32(i32::from(y[1]) << 16 | i32::from(y[0]) & 0xffff)
+}
+
+/// Asks for the cache line at an address that will be read soon; any address is fine.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl")]
+pub fn prefetch(address: *const u8) {
+    _mm_prefetch::<_MM_HINT_T1>(address.cast());
 }
 
 /// Loads sixteen bytes.
 #[inline]
-#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl")]
 pub fn h_load(bytes: &[u8; 16]) -> H {
     // SAFETY: the reference covers the 16 bytes that are read; the load asks for no alignment.
     unsafe { _mm_loadu_si128(bytes.as_ptr().cast()) }
@@ -106,7 +167,7 @@ pub fn h_load(bytes: &[u8; 16]) -> H {
 
 /// Stores sixteen bytes.
 #[inline]
-#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl")]
 pub fn h_store(out: &mut [u8; 16], a: H) {
     // SAFETY: the reference covers the 16 bytes that are written; the store asks for no alignment.
     unsafe { _mm_storeu_si128(out.as_mut_ptr().cast(), a) }
@@ -114,42 +175,42 @@ pub fn h_store(out: &mut [u8; 16], a: H) {
 
 /// Shifts each byte right by `N` and keeps the bits of `mask`.
 #[inline]
-#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl")]
 pub fn h_shr_and<const N: i32>(a: H, mask: u8) -> H {
     _mm_and_si128(_mm_srli_epi16::<N>(a), _mm_set1_epi8((mask & (0xff >> N)) as i8))
 }
 
 /// Shifts each byte left by `N`; no set bit may leave its byte.
 #[inline]
-#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl")]
 pub fn h_shl<const N: i32>(a: H) -> H {
     _mm_slli_epi16::<N>(a)
 }
 
 /// Bitwise or.
 #[inline]
-#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl")]
 pub fn h_or(a: H, b: H) -> H {
     _mm_or_si128(a, b)
 }
 
 /// Flips the bits of `mask` in each byte.
 #[inline]
-#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl")]
 pub fn h_xor(a: H, mask: u8) -> H {
     _mm_xor_si128(a, _mm_set1_epi8(mask as i8))
 }
 
 /// Replaces each byte (0 to 15) by an entry of a table.
 #[inline]
-#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl")]
 pub fn h_table(a: H, entries: &[u8; 16]) -> H {
     _mm_shuffle_epi8(h_load(entries), a)
 }
 
 /// Spreads sixteen fields of one bit, the lowest first, over sixteen bytes.
 #[inline]
-#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl")]
 pub fn h_unpack1(bytes: &[u8; 2]) -> H {
     let spread = _mm_set_epi8(1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0);
     let bits = _mm_set1_epi64x(0x8040_2010_0804_0201_u64 as i64);
@@ -160,7 +221,7 @@ pub fn h_unpack1(bytes: &[u8; 2]) -> H {
 
 /// Spreads sixteen fields of two bits, the lowest first, over sixteen bytes.
 #[inline]
-#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl")]
 pub fn h_unpack2(bytes: &[u8; 4]) -> H {
     // Each byte to four, then each of the four shifted by 0, 2, 4, 6 through a multiplication in 32 bits.
     let a = _mm_cvtepu8_epi32(_mm_cvtsi32_si128(i32::from_le_bytes(*bytes)));
@@ -173,7 +234,7 @@ pub fn h_unpack2(bytes: &[u8; 4]) -> H {
 
 /// Spreads sixteen fields of four bits, the lowest first, over sixteen bytes.
 #[inline]
-#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl")]
 pub fn h_unpack4(bytes: &[u8; 8]) -> H {
     let a = _mm_cvtepu8_epi16(_mm_cvtsi64_si128(i64::from_le_bytes(*bytes)));
     _mm_and_si128(_mm_or_si128(a, _mm_slli_epi16::<4>(a)), _mm_set1_epi8(15))
@@ -181,7 +242,7 @@ pub fn h_unpack4(bytes: &[u8; 8]) -> H {
 
 /// The exact dot product of sixteen unsigned codes with sixteen activations.
 #[inline]
-#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl")]
 pub fn h_dot(codes: H, y: &[i8; 16]) -> i32 {
     // SAFETY: the reference covers the 16 bytes that are read; the load asks for no alignment.
     let y = unsafe { _mm_loadu_si128(y.as_ptr().cast()) };
@@ -193,7 +254,7 @@ pub fn h_dot(codes: H, y: &[i8; 16]) -> i32 {
 
 /// Loads `LANES` exponents, one to a lane: 2^(e - 128), which for 0 and 1 is subnormal.
 #[inline]
-#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl")]
 pub fn load_e8m0(bytes: &[u8; 16]) -> __m512 {
     let e = load_u8(bytes);
     let normal = _mm512_slli_epi32::<23>(_mm512_sub_epi32(e, _mm512_set1_epi32(1)));
@@ -204,7 +265,7 @@ pub fn load_e8m0(bytes: &[u8; 16]) -> __m512 {
 
 /// Loads `LANES` unsigned E4M3 numbers, one to a lane: the eighth bit is ignored, but 0x7f is 0.
 #[inline]
-#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl")]
 pub fn load_e4m3(bytes: &[u8; 16]) -> __m512 {
     let x = load_u8(bytes);
     let is_number = _mm512_cmpneq_epi32_mask(x, _mm512_set1_epi32(0x7f));

@@ -1,0 +1,6 @@
+//! The AMX vocabulary: that of AVX-512 VNNI, with the products of sixteen tokens by tiles.
+
+pub mod tile;
+
+pub use super::avx512vnni::*;
+pub use tile::{TILES, Tiles, tile_dots};

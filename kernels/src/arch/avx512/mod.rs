@@ -1,0 +1,13 @@
+//! The AVX-512 vocabulary. What each word means stands in the scalar tier.
+
+pub mod float;
+pub mod int;
+
+pub use {super::scalar::tile::*, float::*, int::*};
+
+/// 32-bit lanes of a register.
+pub const LANES: usize = 16;
+/// Registers that make 16 lanes.
+pub const SUBS: usize = 16 / LANES;
+/// Tokens that the matrix kernel keeps in registers at once.
+pub const TILE: usize = 8;
