@@ -9,6 +9,9 @@ use crate::{Activations, OutMut, Supported, Tier};
 use core::fmt;
 use core::ops::Range;
 
+/// Numbers of private formats have this bit.
+pub const PRIVATE: u32 = 1 << 31;
+
 /// The type of a field's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -137,6 +140,8 @@ pub struct Format {
     pub about: &'static str,
     /// The number of the type in files; `None` for a private format, which is known by its name.
     pub id: Option<u32>,
+    /// SHA-256 of the declaration, without its documentation and layout.
+    pub digest: [u8; 32],
     /// Weights in a block.
     pub elements: usize,
     /// Bytes of a block.
@@ -166,12 +171,25 @@ impl Format {
             name: "",
             about: "",
             id: None,
+            digest: [0; 32],
             elements: 1,
             bytes: 4,
             fields: &[],
             values,
             tiers: &[],
             rows: &[],
+        }
+    }
+
+    /// The number that stands for the format in a file: its own, or for a private format one above 2^31 that follows from
+    /// the declaration. Such a number says too little by itself; files say name and digest too.
+    pub const fn number(&self) -> u32 {
+        match self.id {
+            Some(id) => id,
+            None => {
+                let d = self.digest;
+                PRIVATE | u32::from_be_bytes([d[0], d[1], d[2], d[3]])
+            }
         }
     }
 

@@ -28,7 +28,7 @@ mod registry;
 
 pub use act::{ActGroup, Activations};
 pub use cpu::{Cpu, Supported};
-pub use format::{Derived, Field, FieldType, Format, KernelSet, Product, TierKernels, Values};
+pub use format::{Derived, Field, FieldType, Format, KernelSet, PRIVATE, Product, TierKernels, Values};
 pub use out::OutMut;
 pub use panel::PANEL;
 pub use quantsmith_macros::{quant_format, quant_formats, tiered};

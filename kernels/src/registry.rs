@@ -29,9 +29,9 @@ impl Registry {
         self
     }
 
-    /// The format with a number.
-    pub fn by_id(&self, id: u32) -> Option<&'static Format> {
-        self.iter().find(|f| f.id == Some(id))
+    /// The format that a number in a file stands for.
+    pub fn by_id(&self, number: u32) -> Option<&'static Format> {
+        self.iter().find(|f| f.number() == number)
     }
 
     /// The format with a name, in any case.

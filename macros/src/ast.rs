@@ -13,6 +13,8 @@ pub(crate) struct At<T> {
 pub(crate) struct Declaration {
     /// Documentation lines.
     pub docs: Vec<syn::Attribute>,
+    /// The digest of the rest.
+    pub digest: [u8; 32],
     pub name: Ident,
     /// The number of the type in files; `None` for a private format, which is known by its name.
     pub id: Option<At<u32>>,

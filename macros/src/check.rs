@@ -22,6 +22,7 @@ pub(crate) fn check(declaration: &Declaration) -> Result<Format> {
     }
     let format = values.map(|values| Format {
         docs: declaration.docs.clone(),
+        digest: declaration.digest,
         name: declaration.name.clone(),
         id: declaration.id.as_ref().map(|id| id.value),
         elements: declaration.elements.value,

@@ -63,6 +63,7 @@ fn facts(format: &Format) -> TokenStream {
         None => quote!(::core::option::Option::None),
     };
     let about = first_line(&format.docs);
+    let digest = format.digest.iter().map(|byte| Literal::u8_unsuffixed(*byte));
     let tiers = TIERS.iter().map(IsaSpec::variant_ident);
     let fields = format.fields.iter().map(|f| {
         let (name, byte, count) = (&f.name, f.byte, f.count.unwrap_or(1));
@@ -87,7 +88,7 @@ fn facts(format: &Format) -> TokenStream {
     };
     quote! {
         #k::Format {
-            name: #name, about: #about, id: #id, elements: #elements, bytes: #bytes,
+            name: #name, about: #about, id: #id, digest: [#(#digest),*], elements: #elements, bytes: #bytes,
             fields: &[#(#fields),*], values: #values, tiers: &[#(#k::Tier::#tiers),*], rows: #module::ROWS,
         }
     }

@@ -10,6 +10,7 @@
 mod ast;
 mod check;
 mod diag;
+mod digest;
 mod emit;
 mod isa;
 mod model;

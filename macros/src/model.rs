@@ -7,6 +7,8 @@ use proc_macro2::Ident;
 /// A legal format.
 pub(crate) struct Format {
     pub docs: Vec<syn::Attribute>,
+    /// The digest of the declaration.
+    pub digest: [u8; 32],
     pub name: Ident,
     /// `None` for a private format.
     pub id: Option<u32>,

@@ -14,6 +14,7 @@
 //! Expressions are Rust's, with Rust's precedence; `>>` binds looser than `*` and tighter than `&`.
 
 use crate::ast::{At, BinaryOp, Declaration, Derived, Expr, ExprKind, Field, FieldType, Rule, Table};
+use crate::digest::digest;
 use proc_macro2::Ident;
 use syn::parse::{Parse, ParseStream};
 use syn::spanned::Spanned;
@@ -43,6 +44,7 @@ where
 impl Parse for Declaration {
     fn parse(input: ParseStream<'_>) -> Result<Self> {
         let docs = input.call(Attribute::parse_outer)?;
+        let start = input.cursor();
         let name: Ident = input.parse()?;
         input.parse::<Token![=]>()?;
         let id = if input.peek(word::private) {
@@ -75,7 +77,8 @@ impl Parse for Declaration {
             }
             input.parse::<Token![;]>()?;
         }
-        Ok(Declaration { docs, name, id, elements, bytes, group, fields, tables, rules })
+        let digest = digest(start, input.cursor(), &tables);
+        Ok(Declaration { docs, digest, name, id, elements, bytes, group, fields, tables, rules })
     }
 }
 

@@ -16,6 +16,10 @@ impl TypeTable for Registry {
         self.iter().map(|format| format.name.to_string()).collect()
     }
 
+    fn digest(&self, type_id: u32) -> Option<String> {
+        Some(self.by_id(type_id)?.digest.iter().map(|byte| format!("{byte:02x}")).collect())
+    }
+
     fn shape_named(&self, name: &str) -> Option<BlockShape> {
         self.by_name(name).map(shape)
     }

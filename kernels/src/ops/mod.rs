@@ -15,6 +15,7 @@ pub mod float_product;
 pub mod math;
 pub mod norm;
 pub mod quantise;
+pub mod roof;
 pub mod rope;
 pub mod softmax;
 pub mod wide;

@@ -21,6 +21,7 @@ mod metadata;
 mod model;
 pub mod ops;
 mod parts;
+pub mod private;
 mod sniff;
 mod tensor;
 mod trace;

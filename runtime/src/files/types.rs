@@ -75,6 +75,13 @@ pub trait TypeTable {
         None
     }
 
+    /// The digest of a format's declaration in hexadecimal digits; files name private formats by it
+    /// (see [`super::private`]).
+    fn digest(&self, type_id: u32) -> Option<String> {
+        let _ = type_id;
+        None
+    }
+
     /// The multi-byte fields of one block as (offset, width) pairs, for files of the other byte order; an
     /// empty list when all fields are single bytes. `None` refuses such files.
     fn swap_fields(&self, type_id: u32) -> Option<Vec<(usize, usize)>> {

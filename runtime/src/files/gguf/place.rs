@@ -3,6 +3,7 @@
 use crate::files::cursor::{ByteOrder, Cursor};
 use crate::files::error::{FileError, Quoted};
 use crate::files::gguf::header::{Header, Record};
+use crate::files::private;
 use crate::files::tensor::{InterleavedRows, Order, Stored, TensorInfo};
 use crate::files::types::{BlockShape, Foreign, Layout, TypeTable};
 
@@ -39,6 +40,12 @@ impl Placer<'_, '_> {
         let interleaved = (31..=33).contains(&record.type_id);
         let type_id = if interleaved { Q4_0 } else { record.type_id };
         let layout = layout.of(type_id);
+        if private::is_private(type_id)
+            && let Some(found) = private::refusal(type_id, &header.metadata, self.types)
+        {
+            let what = format_args!("type of tensor {quoted}");
+            return Err(cursor.fault(record.type_at, what, found, self.types.names().join(", ")));
+        }
         let Some(shape) = layout.shape(type_id, self.types) else { return Err(self.foreign(layout)) };
         let bytes = shape.tensor_bytes(&record.dims).map_err(|accepted| self.bad_dims(shape, accepted))?;
         let order = if interleaved { self.interleaved(shape)? } else { self.byte_order(shape, layout)? };

@@ -9,6 +9,7 @@ mod layouts;
 mod legacy;
 mod mutations;
 mod ops;
+mod private;
 mod split;
 mod write;
 

@@ -16,6 +16,7 @@ use std::path::Path;
 use super::error::{FileError, Quoted};
 use super::gguf::{DEFAULT_ALIGNMENT, MAX_ALIGNMENT, MAX_DIMS, MAX_KEY};
 use super::metadata::Metadata;
+use super::private;
 use super::types::{Layout, TypeTable};
 use super::value::Value;
 
@@ -70,6 +71,7 @@ impl GgufWriter {
         let alignment = alignment(metadata).map_err(refuse)?;
         check_keys(metadata).map_err(refuse)?;
         let planned = plan(tensors, types).map_err(refuse)?;
+        let metadata = &*private::declare(metadata, tensors.iter().map(|t| t.type_id), types);
         let sizes: Vec<u64> = planned.iter().map(|t| t.bytes).collect();
         let header = encode::header(metadata, tensors, &sizes, alignment)
             .ok_or_else(|| refuse("the tensors are larger in all than a file can be".into()))?;
