@@ -6,7 +6,7 @@
 #![allow(missing_docs, reason = "criterion's macros make public functions")]
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use quantsmith_benches::{Tokens, weights};
+use quantsmith::measure::{Tokens, weights};
 use quantsmith_kernels::{KernelSet, OutMut, PANEL, Registry, Supported, Tier, cpu};
 use std::time::Duration;
 

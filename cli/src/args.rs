@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 
 use quantsmith::text::SamplingParams;
+use quantsmith_kernels::{Supported, cpu};
 
 use crate::commands;
 use crate::failure::Failure;
@@ -37,7 +38,7 @@ pub(crate) struct Cli {
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "General")]
 pub(crate) struct Global {
-    /// Instruction set to use instead of the best: see 'quantsmith cpu'
+    /// Instruction set to use instead of the best: see 'quantsmith cpu'; where several are compared, a list or 'all'
     #[arg(long, global = true, value_name = "TIER", env = "QUANTSMITH_ISA", hide_env_values = true)]
     pub(crate) isa: Option<String>,
     /// Number of threads; -1 is one for each core that this process may use
@@ -59,6 +60,17 @@ impl Global {
     /// The number of threads that was asked for, if any.
     pub(crate) fn threads(&self) -> Option<usize> {
         self.threads.0
+    }
+
+    /// The tiers that were asked for, for commands that compare them: names with commas between, or `all`.
+    pub(crate) fn tiers(&self) -> Result<Vec<Supported>, Failure> {
+        match self.isa() {
+            Some(all) if all.eq_ignore_ascii_case("all") => Ok(cpu::supported()),
+            Some(names) => {
+                names.split(',').map(|name| cpu::choose(Some(name.trim())).map_err(Failure::usage)).collect()
+            }
+            None => Ok(vec![cpu::choose(None).map_err(Failure::usage)?]),
+        }
     }
 
     /// The tier that was asked for, if any. An empty environment variable asks for none.
@@ -101,10 +113,19 @@ pub(crate) enum Command {
     Logits(commands::logits::Logits),
     /// SHA-256 of the logits of a prompt: the same on every CPU, for any number of threads
     Fingerprint(commands::fingerprint::Fingerprint),
+    /// Check each kernel against the scalar one and time it, beside this machine's limits
+    Kernels(commands::kernels::Kernels),
     /// Print a completion script for a shell
     Completions(commands::completions::Completions),
     /// Print the manual page
     Man(commands::man::Man),
+}
+
+impl Command {
+    /// Whether the command compares tiers, so that `--isa` may name several.
+    pub(crate) fn compares_tiers(&self) -> bool {
+        matches!(self, Command::Kernels(_))
+    }
 }
 
 /// The model and how it is loaded and evaluated.

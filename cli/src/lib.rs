@@ -19,6 +19,7 @@ mod generate;
 mod load;
 mod logprob;
 mod output;
+mod plot;
 mod prompt;
 mod table;
 mod talk;
@@ -77,7 +78,8 @@ fn run(registry: Registry) -> Result<(), Failure> {
         Ok(cli) => cli,
         Err(error) => return answer(&error),
     };
-    let tier = cpu::choose(global.isa()).map_err(Failure::usage)?;
+    let one = global.isa().filter(|_| !command.compares_tiers());
+    let tier = cpu::choose(one).map_err(Failure::usage)?;
     let mut app = App { registry, global, tier, out: Output::new() };
     match command {
         Command::Run(args) => args.execute(&mut app),
@@ -88,6 +90,7 @@ fn run(registry: Registry) -> Result<(), Failure> {
         Command::Tokenize(args) => args.execute(&mut app),
         Command::Logits(args) => args.execute(&mut app),
         Command::Fingerprint(args) => args.execute(&mut app),
+        Command::Kernels(args) => args.execute(&mut app),
         Command::Completions(args) => args.execute(&mut app),
         Command::Man(args) => args.execute(&mut app),
     }?;

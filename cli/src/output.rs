@@ -3,6 +3,7 @@
 //! Neither panics when its reader is gone. A lost result ends the command; a lost remark does not.
 
 use std::io::{self, Write};
+use std::path::Path;
 
 use serde::Serialize;
 
@@ -54,6 +55,11 @@ impl Output {
     pub(crate) fn flush(&mut self) -> Result<(), Failure> {
         self.to.flush().map_err(|e| Failure::output(&e))
     }
+}
+
+/// Writes a file beside the result.
+pub(crate) fn write_file(path: &Path, content: &str) -> Result<(), Failure> {
+    std::fs::write(path, content).map_err(|e| Failure::run(format!("{}: cannot write: {e}", path.display())))
 }
 
 /// Writes one line to standard error. Nobody's reading it is no reason to stop.

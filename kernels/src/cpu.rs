@@ -7,7 +7,9 @@
 //! kernel.
 
 use crate::Tier;
-use std::fmt;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
 
 /// A tier that this CPU has. Only detection makes one; holding it is the proof that the tier's code may run.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -30,7 +32,13 @@ impl fmt::Debug for Supported {
 }
 
 /// The architecture that this program was compiled for, as `target_arch` spells it.
-pub const ARCH: &str = std::env::consts::ARCH;
+pub const ARCH: &str = if cfg!(target_arch = "x86_64") {
+    "x86_64"
+} else if cfg!(target_arch = "aarch64") {
+    "aarch64"
+} else {
+    "another"
+};
 
 /// The answers of `cpuid` and `xgetbv`, so that a made-up CPU can give them.
 pub trait CpuidSource {
@@ -115,7 +123,7 @@ impl fmt::Display for Unavailable {
     }
 }
 
-impl std::error::Error for Unavailable {}
+impl core::error::Error for Unavailable {}
 
 impl Cpu {
     /// Asks the CPU that this program runs on.
@@ -177,7 +185,7 @@ pub fn choose(asked: Option<&str>) -> Result<Supported, Unavailable> {
 #[cfg(target_arch = "x86_64")]
 mod host {
     use super::{CpuidSource, Features};
-    use std::arch::x86_64::{__cpuid_count, _xgetbv};
+    use core::arch::x86_64::{__cpuid_count, _xgetbv};
 
     struct Host;
 
@@ -254,9 +262,17 @@ mod host {
 #[cfg(target_arch = "aarch64")]
 mod host {
     use super::Features;
-    use std::arch::is_aarch64_feature_detected;
 
+    /// Without the standard library nobody asks the system, and only the baseline is sure.
+    #[cfg(not(feature = "std"))]
     pub(super) fn features() -> Features {
+        Features::from_names(&["neon"])
+    }
+
+    #[cfg(feature = "std")]
+    pub(super) fn features() -> Features {
+        use std::arch::is_aarch64_feature_detected;
+
         let table = [
             ("neon", is_aarch64_feature_detected!("neon")),
             ("dotprod", is_aarch64_feature_detected!("dotprod")),

@@ -6,6 +6,7 @@
 
 use crate::panel::{PANEL, PackJob, PanelJob, RowJob, UNIT_COLS, panel_bytes};
 use crate::{Activations, OutMut, Supported, Tier};
+use alloc::vec::Vec;
 use core::fmt;
 use core::ops::Range;
 

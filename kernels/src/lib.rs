@@ -11,6 +11,10 @@
 //! assert_eq!(weights, [0.5f32; 32]); // (9 - 8) * 0.5
 //! # Ok::<(), quantsmith_kernels::cpu::Unavailable>(())
 //! ```
+#![cfg_attr(not(feature = "std"), no_std)]
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
+extern crate alloc;
 extern crate self as quantsmith_kernels;
 
 pub mod act;
@@ -24,6 +28,7 @@ pub mod formats;
 pub mod ops;
 mod out;
 pub mod panel;
+mod plain;
 mod registry;
 
 pub use act::{ActGroup, Activations};

@@ -163,6 +163,7 @@ pub mod kernel {
     use crate::panel::{AHEAD, MAX_BLOCK, MAX_GROUPS, PANEL, UNIT_COLS, WIDE};
     use crate::panel::{Decode, Fill, PackJob, PanelJob, Parts, Row, RowJob, Shape};
     use crate::panel::{act_row, panel_bytes, planes};
+    use crate::plain::fma;
     use crate::{ActGroup, Activations};
 
     /// The words of line `line` of a unit that belong to the register `sub` of the panel's sixteen lanes.
@@ -552,9 +553,9 @@ pub mod kernel {
                 *dot = sum - shape.bias * i32::from(act.sums[h]);
             }
             let mut add = |group: usize, dot: i32, sum: f32| {
-                acc = (scales[group] * act.scale).mul_add(dot as f32, acc);
+                acc = fma(scales[group] * act.scale, dot as f32, acc);
                 if shape.offset {
-                    acc = offsets[group].mul_add(sum, acc);
+                    acc = fma(offsets[group], sum, acc);
                 }
             };
             if halves {

@@ -1,6 +1,7 @@
 //! The formats that a program knows. A registry is a value: the built-in formats, and those that a program adds.
 
 use crate::{Format, formats};
+use alloc::vec::Vec;
 
 /// The formats that a program knows.
 #[derive(Clone, Debug)]

@@ -18,6 +18,7 @@
 //! * [`files`]: containers, metadata and tensors, taken for hostile until checked.
 //! * [`text`]: tokenizers, chat templates, sampling.
 //! * [`model`]: architectures as data; a [`Model`] is loaded, bound to kernels and planned.
+//! * [`measure`]: kernels and the machine under the clock.
 //! * [`session`]: a [`Session`] evaluates tokens; it allocates nothing while it does.
 //!
 //! For the same model and tokens, logits are the same to the bit on every instruction set, with any number of threads,
@@ -28,6 +29,7 @@ mod exec;
 pub mod files;
 mod graph;
 mod kv;
+pub mod measure;
 pub mod model;
 mod registry;
 pub mod session;

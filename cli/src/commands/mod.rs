@@ -5,6 +5,7 @@ pub(crate) mod cpu;
 pub(crate) mod fingerprint;
 pub(crate) mod formats;
 pub(crate) mod inspect;
+pub(crate) mod kernels;
 pub(crate) mod logits;
 pub(crate) mod man;
 pub(crate) mod plan;

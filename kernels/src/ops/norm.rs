@@ -42,7 +42,7 @@ mod tiers {
     pub fn l2_norm_in_place(x: &mut [f32], len: usize, eps: f32) {
         assert!(len != 0 && x.len().is_multiple_of(len), "rows that do not divide the values");
         for row in x.chunks_exact_mut(len) {
-            let norm = sum_squares(row).sqrt();
+            let norm = crate::plain::sqrt(sum_squares(row));
             let factor = 1.0 / if norm < eps { eps } else { norm };
             apply(row, None, factor);
         }
@@ -60,7 +60,7 @@ mod tiers {
         let mean = isa::reduce_add(sum) / n;
         out.copy_from_slice(x);
         wide::map(out, |x| wide::sub(x, wide::splat(mean)));
-        let factor = 1.0 / (sum_squares(out) / n + eps).sqrt();
+        let factor = 1.0 / crate::plain::sqrt(sum_squares(out) / n + eps);
         match bias {
             None => apply(out, weight, factor),
             Some(bias) => {
@@ -80,7 +80,7 @@ mod tiers {
     }
 
     fn rms_factor(x: &[f32], eps: f32) -> f32 {
-        1.0 / (sum_squares(x) / x.len() as f32 + eps).sqrt()
+        1.0 / crate::plain::sqrt(sum_squares(x) / x.len() as f32 + eps)
     }
 
     fn apply(x: &mut [f32], weight: Option<&[f32]>, factor: f32) {

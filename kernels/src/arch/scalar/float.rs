@@ -111,7 +111,7 @@ pub fn fma(a: F, b: F, c: F) -> F {
 #[inline]
 fn fma_lane(a: f32, b: f32, c: f32) -> f32 {
     if cfg!(any(target_feature = "fma", target_arch = "aarch64")) {
-        a.mul_add(b, c)
+        crate::plain::fma(a, b, c)
     } else {
         fma_in_f64(a, b, c)
     }
@@ -179,13 +179,13 @@ pub fn select_greater(a: F, b: F, x: F, y: F) -> F {
 /// The square root.
 #[inline]
 pub fn sqrt(a: F) -> F {
-    map(a, f32::sqrt)
+    map(a, crate::plain::sqrt)
 }
 
 /// The nearest integer, the even one of two.
 #[inline]
 pub fn round_even(a: F) -> F {
-    map(a, f32::round_ties_even)
+    map(a, crate::plain::round_even)
 }
 
 /// The nearest f32 of an integer.
@@ -245,7 +245,7 @@ pub fn reduce_max_bits(v: [F; 1]) -> f32 {
 /// rounded values must be within -128 to 127.
 #[inline]
 pub fn store_codes(to: &mut [i8; 16], v: [F; 1]) -> i32 {
-    *to = v[0].map(|x| x.round_ties_even() as i8);
+    *to = v[0].map(|x| crate::plain::round_even(x) as i8);
     to.iter().map(|&q| i32::from(q)).sum()
 }
 

@@ -1,4 +1,4 @@
-//! What the benchmarks share: matrices of each format with harmless scales, and quantised activations.
+//! What is measured: matrices of each format with harmless scales, and quantised activations.
 
 use quantsmith_kernels::{ActGroup, Activations, FieldType, Format};
 
