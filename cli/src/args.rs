@@ -59,7 +59,12 @@ pub(crate) struct Global {
 impl Global {
     /// The number of threads that was asked for, if any.
     pub(crate) fn threads(&self) -> Option<usize> {
-        self.threads.0
+        self.threads.0.first().copied()
+    }
+
+    /// The numbers of threads that were asked for, for commands that compare them.
+    pub(crate) fn thread_list(&self) -> &[usize] {
+        &self.threads.0
     }
 
     /// The tiers that were asked for, for commands that compare them: names with commas between, or `all`.
@@ -79,18 +84,22 @@ impl Global {
     }
 }
 
-/// A number of threads, or none for the default.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Threads(Option<usize>);
+/// Numbers of threads, or none for the default. Only commands that compare take more than one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Threads(Vec<usize>);
 
 /// The largest number of threads that is taken seriously.
 const MAX_THREADS: i64 = 1024;
 
 fn threads(text: &str) -> Result<Threads, String> {
-    match text.parse::<i64>() {
-        Ok(-1 | 0) => Ok(Threads(None)),
-        Ok(n @ 1..=MAX_THREADS) => Ok(Threads(usize::try_from(n).ok())),
-        Ok(_) | Err(_) => Err(format!("accepted: 1 to {MAX_THREADS}, or -1 for the default")),
+    let accepted = || format!("accepted: 1 to {MAX_THREADS}, or -1 for the default");
+    let number = |text: &str| match text.trim().parse::<i64>() {
+        Ok(n @ 1..=MAX_THREADS) => usize::try_from(n).map_err(|_| accepted()),
+        Ok(_) | Err(_) => Err(accepted()),
+    };
+    match text.trim() {
+        "-1" | "0" => Ok(Threads::default()),
+        list => list.split(',').map(number).collect::<Result<_, _>>().map(Threads),
     }
 }
 
@@ -113,6 +122,8 @@ pub(crate) enum Command {
     Logits(commands::logits::Logits),
     /// SHA-256 of the logits of a prompt: the same on every CPU, for any number of threads
     Fingerprint(commands::fingerprint::Fingerprint),
+    /// Measure the speed of prompt and generation
+    Bench(Box<commands::bench::Bench>),
     /// Check each kernel against the scalar one and time it, beside this machine's limits
     Kernels(commands::kernels::Kernels),
     /// Print a completion script for a shell
@@ -124,7 +135,12 @@ pub(crate) enum Command {
 impl Command {
     /// Whether the command compares tiers, so that `--isa` may name several.
     pub(crate) fn compares_tiers(&self) -> bool {
-        matches!(self, Command::Kernels(_))
+        matches!(self, Command::Kernels(_) | Command::Bench(_))
+    }
+
+    /// Whether the command compares numbers of threads, so that `-t` may name several.
+    pub(crate) fn compares_threads(&self) -> bool {
+        matches!(self, Command::Bench(_))
     }
 }
 

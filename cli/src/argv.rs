@@ -19,6 +19,8 @@ const WORDS: &[(&str, &str)] = &[
     ("-ngl", "--n-gpu-layers"),
     ("-no-cnv", "--no-conversation"),
     ("-nr", "--no-repack"),
+    ("-oe", "--output-err"),
+    ("-pg", "--prompt-gen"),
     ("-sp", "--special"),
     ("-st", "--single-turn"),
     ("-sys", "--system-prompt"),

@@ -78,6 +78,9 @@ fn run(registry: Registry) -> Result<(), Failure> {
         Ok(cli) => cli,
         Err(error) => return answer(&error),
     };
+    if global.thread_list().len() > 1 && !command.compares_threads() {
+        return Err(Failure::usage("-t takes one number here; only 'bench' compares several"));
+    }
     let one = global.isa().filter(|_| !command.compares_tiers());
     let tier = cpu::choose(one).map_err(Failure::usage)?;
     let mut app = App { registry, global, tier, out: Output::new() };
@@ -90,6 +93,7 @@ fn run(registry: Registry) -> Result<(), Failure> {
         Command::Tokenize(args) => args.execute(&mut app),
         Command::Logits(args) => args.execute(&mut app),
         Command::Fingerprint(args) => args.execute(&mut app),
+        Command::Bench(args) => args.execute(&mut app),
         Command::Kernels(args) => args.execute(&mut app),
         Command::Completions(args) => args.execute(&mut app),
         Command::Man(args) => args.execute(&mut app),

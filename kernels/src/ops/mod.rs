@@ -19,6 +19,3 @@ pub mod roof;
 pub mod rope;
 pub mod softmax;
 pub mod wide;
-
-#[cfg(test)]
-mod tests;

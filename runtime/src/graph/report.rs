@@ -37,6 +37,22 @@ pub struct PlanReport {
     pub total_bytes: u64,
 }
 
+impl PlanReport {
+    /// Bytes of weights that a single token reads: all matrices that are multiplied, in the form that they have.
+    /// `None` for a model with experts, of which a token reads only some.
+    pub fn bytes_per_token(&self) -> Option<u64> {
+        let mut bytes = 0;
+        for name in self.decode.nodes.iter().flat_map(|node| &node.tensors) {
+            let tensor = self.tensors.iter().find(|tensor| tensor.name == *name)?;
+            if tensor.dims.len() > 2 {
+                return None;
+            }
+            bytes += if tensor.packed_bytes > 0 { tensor.packed_bytes } else { tensor.bytes };
+        }
+        Some(bytes)
+    }
+}
+
 /// The plan of one kind of pass.
 #[derive(Clone, Debug, Serialize)]
 pub struct PassReport {

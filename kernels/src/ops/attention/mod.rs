@@ -34,9 +34,6 @@ mod kernel;
 mod layout;
 mod room;
 
-#[cfg(test)]
-mod tests;
-
 pub use kernel::*;
 pub use layout::{CHUNK, KvLayout};
 

@@ -1,11 +1,11 @@
 //! One number over the bits of every operation. It is the same on every architecture, which no comparison of the tiers
 //! of one machine can show.
 
-use super::Random;
-use crate::cpu::{Supported, supported};
-use crate::ops::attention::{AttendJob, KvLayout, Queries, Visible};
-use crate::ops::*;
-use crate::{ActGroup, OutMut};
+use crate::Random;
+use quantsmith_kernels::cpu::{Supported, supported};
+use quantsmith_kernels::ops::attention::{AttendJob, KvLayout, Queries, Visible};
+use quantsmith_kernels::ops::*;
+use quantsmith_kernels::{ActGroup, OutMut};
 
 /// What every tier of every architecture gives. It changes only when the arithmetic of an operation does.
 const FINGERPRINT: u64 = 0x25f9_0d2a_1776_4709;

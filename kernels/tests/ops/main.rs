@@ -1,12 +1,15 @@
 //! Every operation on every tier that this CPU has: the bits of the scalar tier, over odd lengths and extreme values;
 //! and the mathematics against f64.
 
+mod attention;
+mod conversions;
 mod fingerprint;
 mod products;
+mod roof;
 
-use super::*;
-use crate::act::{ActGroup, Activations};
-use crate::cpu::{Supported, supported};
+use quantsmith_kernels::cpu::supported;
+use quantsmith_kernels::ops::*;
+use quantsmith_kernels::{ActGroup, Activations, Supported};
 
 /// A small generator (splitmix64), so that the tests need no seed from outside.
 pub(crate) struct Random(pub u64);

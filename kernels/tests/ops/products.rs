@@ -1,10 +1,10 @@
 //! Products of float weights: the bits of the scalar tier and of single dot products, and the mathematics in f64.
 
-use super::{Random, assert_same, tiers};
-use crate::OutMut;
-use crate::cpu::{Supported, supported};
-use crate::ops::float_product::Set;
+use crate::{Random, assert_same, tiers};
 use core::ops::Range;
+use quantsmith_kernels::OutMut;
+use quantsmith_kernels::cpu::{Supported, supported};
+use quantsmith_kernels::ops::float_product::Set;
 
 type Dot = fn(Set, &[u8], &[f32]) -> f32;
 type Matmul = for<'a> fn(Set, &[u8], usize, Range<usize>, &[f32], OutMut<'a>);

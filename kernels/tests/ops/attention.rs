@@ -1,9 +1,11 @@
 //! Attention against a plain reading of its definition in f64, and the promises about bits: tiers, batches, splits,
 //! rings, and cells that a token does not see.
 
-use super::*;
-use crate::cpu::{Supported, supported};
-use crate::ops::tests::{Random, assert_same, tiers};
+use crate::{Random, assert_same, tiers};
+use core::ops::Range;
+use quantsmith_kernels::OutMut;
+use quantsmith_kernels::cpu::{Supported, supported};
+use quantsmith_kernels::ops::attention::*;
 
 /// What differs from case to case.
 #[derive(Clone, Copy, Debug)]

@@ -1,0 +1,444 @@
+//! `bench`: speed of prompt and generation, with llama-bench's flags, tests and output formats.
+
+mod compare;
+mod grid;
+mod record;
+
+use std::io::IsTerminal;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use clap::{Args, ValueEnum};
+use quantsmith::measure::Machine;
+use quantsmith::threads::Topology;
+use quantsmith::{LoadOptions, Model, Session, Want};
+use quantsmith_kernels::Supported;
+
+use crate::App;
+use crate::failure::Failure;
+use crate::output::{note, write_file};
+use crate::plot::Plot;
+use crate::table::{Align, Table, bytes, count};
+use grid::{Numbers, Pair};
+use record::{Record, mean_and_deviation, median};
+
+/// The flags of `bench`. Where a flag takes a list, every combination is measured.
+#[derive(Args)]
+pub(crate) struct Bench {
+    /// Model file; may be given again
+    #[arg(short, long, value_name = "FILE", required = true)]
+    model: Vec<PathBuf>,
+    /// Prompt lengths, as a list or range: 512  1,8  0-512+128  1-64*2; 0 measures none
+    #[arg(short = 'p', long, value_name = "N", default_value = "512")]
+    n_prompt: Numbers,
+    /// Numbers of generated tokens
+    #[arg(short = 'n', long, value_name = "N", default_value = "128")]
+    n_gen: Numbers,
+    /// A prompt and the tokens generated after it, timed together (-pg); may be given again
+    #[arg(long, value_name = "PP,TG")]
+    prompt_gen: Vec<Pair>,
+    /// Tokens that are in the context before the clock starts
+    #[arg(short = 'd', long, value_name = "N", default_value = "0")]
+    n_depth: Numbers,
+    /// Largest number of prompt tokens in one call
+    #[arg(short, long, value_name = "N", default_value = "2048")]
+    batch_size: Numbers,
+    /// Largest number of prompt tokens evaluated at once (-ub)
+    #[arg(long, value_name = "N", default_value = "512")]
+    ubatch_size: Numbers,
+    /// How often each test is repeated
+    #[arg(short, long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    repetitions: u32,
+    /// Seconds to wait between tests
+    #[arg(long, value_name = "SECONDS", default_value_t = 0)]
+    delay: u64,
+    /// Do not run each test once before the clock starts
+    #[arg(long)]
+    no_warmup: bool,
+    /// Say what is being measured
+    #[arg(long)]
+    progress: bool,
+    /// Use the weights as they lie in the file (-nr)
+    #[arg(long)]
+    no_repack: bool,
+    /// Output format
+    #[arg(short, long, value_enum, value_name = "FORMAT", default_value_t = Form::Md)]
+    output: Form,
+    /// Print in this format to standard error, too (-oe)
+    #[arg(long, value_enum, value_name = "FORMAT")]
+    output_err: Option<Form>,
+    /// Compare with the JSON that an earlier run printed
+    #[arg(long, value_name = "FILE")]
+    compare: Option<PathBuf>,
+    /// Also draw the speeds into an SVG file
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+    #[command(flatten)]
+    compat: crate::args::Compat,
+}
+
+/// An output format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Form {
+    Csv,
+    Json,
+    Jsonl,
+    Md,
+    Sql,
+}
+
+/// A test: tokens of the prompt, generated tokens, tokens before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Test {
+    prompt: usize,
+    generated: usize,
+    depth: usize,
+}
+
+/// What a model is loaded for.
+#[derive(Clone, Copy, Debug)]
+struct Setting {
+    batch: usize,
+    ubatch: usize,
+    threads: usize,
+    tier: Supported,
+}
+
+impl Bench {
+    pub(crate) fn execute(self, app: &mut App) -> Result<(), Failure> {
+        for warning in self.compat.warnings(None) {
+            crate::output::warn(&warning);
+        }
+        let before = self.compare.as_deref().map(compare::read).transpose()?;
+        let tests = self.tests()?;
+        let mut records = Vec::new();
+        for path in &self.model {
+            for setting in self.settings(app)? {
+                let machine = Machine::measure(setting.threads, setting.tier).read();
+                let model = self.load(app, path, setting, &tests)?;
+                let mut session = Session::new(&model)?;
+                for test in &tests {
+                    self.tell(&records, path, *test);
+                    std::thread::sleep(Duration::from_secs(self.delay));
+                    let times = self.measure(&mut session, *test, setting.batch)?;
+                    let record = describe(&model, path, setting, *test, &times, machine, !self.no_repack);
+                    records.push(record);
+                }
+            }
+        }
+        let form = if app.global.json { Form::Json } else { self.output };
+        if let Some(form) = self.output_err {
+            note(write(&records, form)?.trim_end());
+        }
+        app.out.text(&write(&records, form)?)?;
+        if let Some(path) = &self.svg {
+            write_file(path, &plot(&records).svg())?;
+        }
+        if let Some(before) = before {
+            note("");
+            note(compare::table(&before, &records).plain().trim_end());
+        }
+        Ok(())
+    }
+
+    /// The tests, those of prompts first.
+    fn tests(&self) -> Result<Vec<Test>, Failure> {
+        let mut tests = Vec::new();
+        for &depth in &self.n_depth.0 {
+            let prompts = self.n_prompt.0.iter().map(|&prompt| Test { prompt, generated: 0, depth });
+            let gens = self.n_gen.0.iter().map(|&generated| Test { prompt: 0, generated, depth });
+            let pairs =
+                self.prompt_gen.iter().map(|&Pair(prompt, generated)| Test { prompt, generated, depth });
+            tests.extend(prompts.chain(gens).chain(pairs).filter(|test| test.prompt + test.generated > 0));
+        }
+        if tests.is_empty() {
+            return Err(Failure::usage("nothing is left to measure: -p and -n are 0"));
+        }
+        Ok(tests)
+    }
+
+    fn settings(&self, app: &App) -> Result<Vec<Setting>, Failure> {
+        let mut all = Vec::new();
+        let threads = match app.global.thread_list() {
+            [] => &[Topology::detect().choose().threads][..],
+            list => list,
+        };
+        for tier in app.global.tiers()? {
+            for &batch in &self.batch_size.0 {
+                for &ubatch in &self.ubatch_size.0 {
+                    if batch == 0 || ubatch == 0 {
+                        return Err(Failure::usage("-b and -ub must be at least 1"));
+                    }
+                    all.extend(threads.iter().map(|&threads| Setting { batch, ubatch, threads, tier }));
+                }
+            }
+        }
+        Ok(all)
+    }
+
+    fn load(
+        &self,
+        app: &App,
+        path: &std::path::Path,
+        setting: Setting,
+        tests: &[Test],
+    ) -> Result<Arc<Model>, Failure> {
+        let context = tests.iter().map(|t| t.prompt + t.generated + t.depth).max().unwrap_or(1);
+        Ok(Model::load(
+            path,
+            LoadOptions {
+                registry: app.registry.clone(),
+                isa: Some(setting.tier.tier().name().to_owned()),
+                threads: Some(setting.threads),
+                context: Some(u32::try_from(context).map_err(|_| Failure::usage("a context beyond 2^32"))?),
+                ubatch: setting.ubatch.min(setting.batch),
+                pack: !self.no_repack,
+                ..LoadOptions::default()
+            },
+        )?)
+    }
+
+    fn tell(&self, records: &[Record], path: &std::path::Path, test: Test) {
+        if self.progress || std::io::stderr().is_terminal() {
+            note(&format!("test {}: {} {test:?}", records.len() + 1, path.display()));
+        }
+    }
+
+    /// The times of the repetitions.
+    fn measure(&self, session: &mut Session, test: Test, batch: usize) -> Result<Vec<Duration>, Failure> {
+        let vocab = session.model().vocab_size();
+        let mut random = 0x2545_f491_4f6c_dd1d_u64;
+        let mut token = || {
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            (random % vocab as u64) as u32
+        };
+        if !self.no_warmup {
+            session.reset();
+            let tokens: Vec<u32> = (0..test.prompt.min(batch).max(1)).map(|_| token()).collect();
+            session.eval(&tokens, Want::Last, &mut |_, _| {})?;
+        }
+        let mut times = Vec::new();
+        for _ in 0..self.repetitions {
+            let before: Vec<u32> = (0..test.depth).map(|_| token()).collect();
+            let prompt: Vec<u32> = (0..test.prompt).map(|_| token()).collect();
+            session.reset();
+            session.eval(&before, Want::None, &mut |_, _| {})?;
+            let clock = Instant::now();
+            for batch in prompt.chunks(batch) {
+                session.eval(batch, Want::Last, &mut |_, _| {})?;
+            }
+            for _ in 0..test.generated {
+                session.eval(&[token()], Want::Last, &mut |_, _| {})?;
+            }
+            times.push(clock.elapsed());
+        }
+        Ok(times)
+    }
+}
+
+fn describe(
+    model: &Model,
+    path: &std::path::Path,
+    setting: Setting,
+    test: Test,
+    times: &[Duration],
+    read: f64,
+    repack: bool,
+) -> Record {
+    let tokens = (test.prompt + test.generated) as f64;
+    let samples_ns: Vec<u64> =
+        times.iter().map(|t| u64::try_from(t.as_nanos()).unwrap_or(u64::MAX)).collect();
+    let samples_ts: Vec<f64> = times.iter().map(|t| tokens / t.as_secs_f64()).collect();
+    let as_f64: Vec<f64> = samples_ns.iter().map(|&ns| ns as f64).collect();
+    let ((avg_ns, stddev_ns), (avg_ts, stddev_ts)) =
+        (mean_and_deviation(&as_f64), mean_and_deviation(&samples_ts));
+    let plan = model.plan();
+    let median_ts = median(&samples_ts);
+    let roof = plan.bytes_per_token().filter(|_| test.prompt == 0 && test.depth == 0);
+    let mut kernels: Vec<&str> = plan.tensors.iter().map(|t| t.kernel.as_str()).collect();
+    kernels.sort_unstable();
+    kernels.dedup();
+    Record {
+        build_commit: env!("CARGO_PKG_VERSION"),
+        build_number: 0,
+        cpu_info: cpu_info(),
+        gpu_info: "",
+        backends: "CPU",
+        model_filename: path.display().to_string(),
+        model_type: format!("{} {} {}", model.architecture(), count(model.parameters()), main_format(&plan)),
+        model_size: plan.tensors.iter().map(|t| t.bytes).sum(),
+        model_n_params: model.parameters(),
+        n_batch: setting.batch,
+        n_ubatch: setting.ubatch,
+        n_threads: setting.threads,
+        cpu_mask: "0x0",
+        cpu_strict: false,
+        poll: 0,
+        type_k: "f16",
+        type_v: "f16",
+        n_gpu_layers: 0,
+        n_cpu_moe: 0,
+        split_mode: "none",
+        main_gpu: 0,
+        no_kv_offload: false,
+        flash_attn: true,
+        devices: "none",
+        tensor_split: "0.00",
+        tensor_buft_overrides: "none",
+        load_mode: "mmap",
+        lazy_mode: "none",
+        embeddings: false,
+        no_op_offload: false,
+        no_host: false,
+        repack,
+        fit_target: 0,
+        fit_min_ctx: 0,
+        n_prompt: test.prompt,
+        n_gen: test.generated,
+        n_depth: test.depth,
+        test_time: now(),
+        avg_ns: avg_ns as u64,
+        stddev_ns: stddev_ns as u64,
+        avg_ts,
+        stddev_ts,
+        isa: setting.tier.tier().name(),
+        kernel_set: kernels.join(" "),
+        mem_bw_gbs: read / 1e9,
+        peak_rss: peak_rss(),
+        median_ts,
+        roof: roof.map(|bytes| median_ts * bytes as f64 / read),
+        samples_ns,
+        samples_ts,
+    }
+}
+
+/// The format that most bytes of the model are in.
+fn main_format(plan: &quantsmith::PlanReport) -> String {
+    let mut sums = std::collections::BTreeMap::<&str, u64>::new();
+    for tensor in &plan.tensors {
+        *sums.entry(&tensor.format).or_default() += tensor.bytes;
+    }
+    sums.into_iter().max_by_key(|(_, bytes)| *bytes).map(|(name, _)| name.to_owned()).unwrap_or_default()
+}
+
+fn cpu_info() -> String {
+    let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let name = text.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':'));
+    name.map_or_else(|| quantsmith_kernels::cpu::ARCH.to_owned(), |(_, name)| name.trim().to_owned())
+}
+
+/// The most memory that this process has had, in bytes, where the system says.
+fn peak_rss() -> u64 {
+    let text = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    line.and_then(|l| l.trim().trim_end_matches("kB").trim().parse::<u64>().ok()).map_or(0, |kib| kib * 1024)
+}
+
+/// The time as `2026-01-31T23:59:59Z`.
+fn now() -> String {
+    let seconds = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |d| d.as_secs());
+    let (days, of_day) = (seconds / 86400, seconds % 86400);
+    // Years are counted from March, so that the leap day is the last; 719,468 days lie between year 0 and 1970.
+    let z = days + 719_468;
+    let era = z / 146_097;
+    let doe = z % 146_097;
+    let yoe = (doe - doe / 1460 + doe / 36_524 - doe / 146_096) / 365;
+    let doy = doe - (365 * yoe + yoe / 4 - yoe / 100);
+    let mp = (5 * doy + 2) / 153;
+    let (day, month) = (doy - (153 * mp + 2) / 5 + 1, if mp < 10 { mp + 3 } else { mp - 9 });
+    let year = yoe + era * 400 + u64::from(month <= 2);
+    format!("{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z", of_day / 3600, of_day / 60 % 60, of_day % 60)
+}
+
+fn write(records: &[Record], form: Form) -> Result<String, Failure> {
+    let json = |e: serde_json::Error| Failure::run(format!("cannot write the result as JSON: {e}"));
+    let all = |line: fn(&Record) -> String| records.iter().map(line).collect::<String>();
+    let head = |line: fn(&Record) -> String| records.first().map(line).unwrap_or_default();
+    Ok(match form {
+        Form::Md => markdown(records).markdown(),
+        Form::Csv => head(Record::csv_head) + &all(Record::csv),
+        Form::Sql => head(Record::sql_head) + &all(Record::sql),
+        Form::Json => serde_json::to_string_pretty(records).map_err(json)? + "\n",
+        Form::Jsonl => {
+            let mut text = String::new();
+            for record in records {
+                text.push_str(&serde_json::to_string(record).map_err(json)?);
+                text.push('\n');
+            }
+            text
+        }
+    })
+}
+
+/// The table that people paste: llama-bench's columns, those that differ between tests, and ours.
+fn markdown(records: &[Record]) -> Table {
+    let mut table = Table::new([
+        ("model", Align::Left),
+        ("size", Align::Right),
+        ("params", Align::Right),
+        ("backend", Align::Left),
+        ("threads", Align::Right),
+        ("isa", Align::Left),
+        ("test", Align::Right),
+        ("t/s", Align::Right),
+        ("of roof", Align::Right),
+    ]);
+    for r in records {
+        table.row([
+            r.model_type.clone(),
+            bytes(r.model_size),
+            count(r.model_n_params),
+            r.backends.to_owned(),
+            r.n_threads.to_string(),
+            r.isa.to_owned(),
+            r.test(),
+            format!("{:.2} ± {:.2}", r.avg_ts, r.stddev_ts),
+            r.roof.map_or_else(|| "-".into(), |roof| format!("{:.0} %", 100.0 * roof)),
+        ]);
+    }
+    table
+}
+
+fn plot(records: &[Record]) -> Plot {
+    let mut series: Vec<String> = Vec::new();
+    for record in records {
+        if !series.iter().any(|name| name == record.isa) {
+            series.push(record.isa.to_owned());
+        }
+    }
+    let mut groups: Vec<(String, Vec<Option<f64>>)> = Vec::new();
+    for record in records {
+        let name =
+            format!("{} {}", record.model_type.split(' ').next_back().unwrap_or_default(), record.test());
+        let at = series.iter().position(|s| s == record.isa).unwrap_or(0);
+        let place = groups.iter().position(|(n, values)| *n == name && values[at].is_none());
+        let place = place.unwrap_or_else(|| {
+            groups.push((name, vec![None; series.len()]));
+            groups.len() - 1
+        });
+        groups[place].1[at] = Some(record.median_ts);
+    }
+    Plot { title: "tokens per second, median".into(), series, groups }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_is_written_as_people_write_it() {
+        let now = now();
+        assert!(now.len() == 20 && now.starts_with("20") && now.ends_with('Z'), "{now}");
+    }
+
+    #[test]
+    fn statistics() {
+        assert_eq!(mean_and_deviation(&[1.0, 3.0]), (2.0, 2.0f64.sqrt()));
+        assert_eq!(mean_and_deviation(&[5.0]), (5.0, 0.0));
+        assert_eq!(median(&[3.0, 1.0, 2.0]), 2.0);
+        assert!(median(&[]).is_nan());
+    }
+}
