@@ -3,6 +3,7 @@
 #   make demo      build, fetch a small model, complete a prompt
 #   make test      everything that must pass before a change goes in
 #   make bench     the kernels, tier against tier
+#   make example   a format that is declared outside, in a program of its own
 #   make expand FORMAT=q4_k TIER=avx512vnni     the code generated for a format
 #
 # The emulated tests assume an x86-64 Linux host and tests/setup-emulators.sh.
@@ -23,8 +24,10 @@ PROFILE  ?= test
 # Each test process that exercises a tier appends `tier<TAB>test binary<TAB>ran`
 # (or `skipped`) to this file; the target `tiers` reads it.
 export QUANTSMITH_TIER_LOG := $(CURDIR)/target/tiers.tsv
-MUST_RUN := scalar avx2 neon \
-            $(shell grep -qsw avx512_vnni /proc/cpuinfo && echo avx512vnni)
+MUST_RUN := scalar avx2 neon dotprod i8mm \
+            $(shell grep -qsw avx_vnni /proc/cpuinfo && echo avxvnni) \
+            $(shell grep -qsw avx512_vnni /proc/cpuinfo && echo avx512 avx512vnni) \
+            $(shell grep -qsw amx_int8 /proc/cpuinfo && echo amx)
 
 # Property tests draw the same cases each time.
 export PROPTEST_RNG_SEED ?= 1
@@ -86,7 +89,7 @@ expand:
 ## Test
 
 .PHONY: test
-test: fmt-check clippy doc models clear-tiers test-native test-x86-emulated test-aarch64 tiers
+test: fmt-check clippy features doc models clear-tiers test-native example test-x86-emulated test-aarch64 tiers
 
 .PHONY: fmt-check
 fmt-check:
@@ -95,6 +98,11 @@ fmt-check:
 .PHONY: clippy
 clippy:
 	cargo clippy --workspace --all-targets -- -D warnings
+
+# The kernels without the standard library, with one family of formats.
+.PHONY: features
+features:
+	cargo clippy -p quantsmith-kernels --no-default-features --features k-quants -- -D warnings
 
 .PHONY: doc
 doc:
@@ -164,6 +172,22 @@ test-aarch64: models build
 	    run_tests "$$cpu" qemu-aarch64 -cpu "$$cpu"
 	    same_as_here "$$cpu" qemu-aarch64 -cpu "$$cpu" "$$CARGO_TARGET_DIR/$$CARGO_BUILD_TARGET/release/quantsmith"
 	done
+
+# A format that is declared outside: quantised into, run, timed on every tier, and refused by the program without it.
+OWN := target/own-format.gguf
+.PHONY: example
+example: models build
+	cargo build --release --target-dir target --manifest-path examples/own-format/Cargo.toml
+	own=target/release/own-format
+	$$own quantize --allow-requantize $(SMOLLM2) $(OWN) my_q3
+	for isa in $$($$own cpu --json | grep -oP '"available":\[\K[^]]*' | tr -d '"' | tr ',' ' '); do
+	    echo "$$isa: $$($$own fingerprint --isa "$$isa" -m $(OWN) -p "$(PROMPT)")"
+	done | tee target/own-format.txt
+	[ "$$(sed 's/.*: //' target/own-format.txt | sort -u | wc -l)" = 1 ] || { echo 'the tiers differ' >&2; exit 1; }
+	$$own run -m $(OWN) -p "$(PROMPT)" -n 16 --temp 0 -no-cnv </dev/null
+	$$own kernels --format my_q3,q4_0 --isa all --shape 512x512 --batch 1,64
+	! $(BINARY) inspect $(OWN) 2>target/own-format.txt || { echo 'a program without the format took the file' >&2; exit 1; }
+	grep MY_Q3 target/own-format.txt
 
 .PHONY: clear-tiers
 clear-tiers:
