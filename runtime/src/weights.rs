@@ -277,6 +277,13 @@ impl<'a> Binder<'a> {
         if self.has(name) { self.vector(name, len).map(Some) } else { Ok(None) }
     }
 
+    /// Leaves a tensor, if the file has it, out of those that nothing uses.
+    pub(crate) fn pass_over(&mut self, name: &str) {
+        if let Some(&index) = self.by_name.get(name) {
+            self.used[index] = true;
+        }
+    }
+
     /// The values of a vector that is bound already.
     pub(crate) fn values(&self, id: VectorId) -> &[f32] {
         &self.vectors[id.0]

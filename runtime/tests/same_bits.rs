@@ -2,7 +2,7 @@
 
 mod kit;
 
-use kit::{Draft, MIXED, Shape, logits, tokens};
+use kit::{Draft, EXACT, MIXED, Shape, logits, tokens};
 use quantsmith::kernels::cpu;
 use quantsmith::model::arch::ARCHITECTURES;
 use quantsmith::{LoadOptions, Session, Want};
@@ -56,4 +56,25 @@ fn a_long_context_gives_the_same_bits_when_threads_share_out_its_pieces() {
     for threads in [1, 2, 3, 5] {
         assert_eq!(last(threads, 780), expected, "{threads} threads");
     }
+}
+
+#[test]
+fn a_scale_beside_a_tensor_multiplies_its_product() {
+    let file = Draft::new(&ARCHITECTURES[0], Shape::default(), EXACT);
+    let tokens = tokens(9);
+    let expected = logits(&file.write().load(LoadOptions::default()), &tokens);
+    // Powers of two are exact, so that weights of twice the size and a scale of one half are the same model.
+    let mut scaled = file.clone();
+    for name in ["blk.0.attn_q", "blk.1.ffn_up", "blk.0.ffn_down"] {
+        let weight =
+            scaled.tensors.iter_mut().find(|t| t.name == format!("{name}.weight")).expect("a matrix");
+        weight.values.iter_mut().for_each(|value| *value *= 2.0);
+        scaled = scaled.with(&format!("{name}.scale"), &[1]).with(&format!("{name}.input_scale"), &[1]);
+        let scale =
+            scaled.tensors.iter_mut().find(|t| t.name == format!("{name}.scale")).expect("just added");
+        scale.values = vec![0.5];
+    }
+    let model = scaled.write().load(LoadOptions::default());
+    assert_eq!(logits(&model, &tokens), expected);
+    assert!(model.plan().unused.is_empty(), "{:?}", model.plan().unused);
 }

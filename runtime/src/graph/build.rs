@@ -166,6 +166,7 @@ impl Builder<'_, '_> {
                 let weight = format!("{fused}.weight");
                 let weight = self.binder.bind_rows(&weight, self.cols(x), all, rows.clone(), Use::Matrix)?;
                 out[j] = self.product(x, weight, name);
+                self.tensor_scale(out[j], &fused)?;
                 let bias = format!("{fused}.bias");
                 if self.binder.has(&bias) {
                     let bias = self.binder.vector_part(&bias, all, rows)?;
@@ -206,6 +207,8 @@ impl Builder<'_, '_> {
             let other = self.binder.bind_rows(&name, cols, all, ff..all, Use::Matrix)?;
             let gated = self.product(x, gate, "ffn_gate");
             let other = self.product(x, other, "ffn_up");
+            self.tensor_scale(gated, &up)?;
+            self.tensor_scale(other, &up)?;
             self.push(Op::Gate { x: gated, up: other, function });
             gated
         };
@@ -268,7 +271,20 @@ impl Builder<'_, '_> {
         name: &str,
     ) -> Result<ValueId, Error> {
         let weight = self.binder.bind(&format!("{tensor}.weight"), self.cols(x), rows, Use::Matrix)?;
-        Ok(self.product(x, weight, name))
+        let out = self.product(x, weight, name);
+        self.tensor_scale(out, tensor)?;
+        Ok(out)
+    }
+
+    /// The scale that a whole tensor has beside those of its blocks, if there is one (NVFP4, BitNet).
+    fn tensor_scale(&mut self, x: ValueId, tensor: &str) -> Result<(), Error> {
+        if let Some(scale) = self.binder.vector_if(&format!("{tensor}.scale"), 1)? {
+            let factor = self.binder.values(scale)[0];
+            self.scale(x, factor);
+        }
+        // Meant for machines that compute with activations of the weights' own format.
+        self.binder.pass_over(&format!("{tensor}.input_scale"));
+        Ok(())
     }
 
     /// A product, with the quantised form of `x` where the weight's format takes that.
