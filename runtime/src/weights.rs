@@ -383,7 +383,12 @@ impl Packer {
         let pack = |piece: Piece<'_>| {
             let Piece { weight, panels, out } = piece;
             let len = out.len() as u64;
-            weight.kernels.pack_panels(weights.plain(weight), weight.cols, weight.rows, panels, out);
+            let (plain, rows) =
+                (weights.plain(weight), panels.start * PANEL..weight.rows.min(panels.end * PANEL));
+            weight.kernels.pack_panels(plain, weight.cols, weight.rows, panels, out);
+            // Both copies at once would be twice the memory.
+            let row_bytes = plain.len() / weight.rows.max(1);
+            weights.file.release(&plain[rows.start * row_bytes..rows.end * row_bytes]);
             if let Ok(mut guard) = progress.lock() {
                 guard.0 += len;
                 let done = guard.0;

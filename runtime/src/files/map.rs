@@ -1,6 +1,6 @@
 //! The bytes of a file, mapped into memory.
 //!
-//! This file holds the only unsafe line of the file layer.
+//! This file holds the only unsafe lines of the file layer.
 
 use std::fs::{self, File};
 use std::io;
@@ -49,6 +49,33 @@ impl FileBytes {
         Ok(Self::Mapped(map))
     }
 }
+
+impl FileBytes {
+    /// Gives memory back to the system: that of the whole pages of `part`, if it lies in this map. What is read there
+    /// later comes from the file again.
+    pub(crate) fn release(&self, part: &[u8]) {
+        const PAGE: usize = 4096;
+        let Self::Mapped(map) = self else { return };
+        let Some(at) = (part.as_ptr() as usize).checked_sub(map.as_ptr() as usize) else { return };
+        if at + part.len() > map.len() {
+            return;
+        }
+        let (start, end) = (at.next_multiple_of(PAGE), (at + part.len()) / PAGE * PAGE);
+        if start < end {
+            release(map, start, end - start);
+        }
+    }
+}
+
+/// A hint: where it fails, memory stays taken.
+#[cfg(target_os = "linux")]
+fn release(map: &Mmap, start: usize, len: usize) {
+    // SAFETY: the map is of a file and never written, so pages that are dropped come back with the same content.
+    let _ = unsafe { map.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, start, len) };
+}
+
+#[cfg(not(target_os = "linux"))]
+fn release(_map: &Mmap, _start: usize, _len: usize) {}
 
 impl Deref for FileBytes {
     type Target = [u8];

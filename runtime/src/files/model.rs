@@ -224,6 +224,11 @@ impl ModelFile {
         }
     }
 
+    /// Gives back the memory of data that was handed out and is not needed for now.
+    pub(crate) fn release(&self, data: &[u8]) {
+        self.parts.iter().for_each(|part| part.bytes.release(data));
+    }
+
     /// All bytes of each file.
     pub(crate) fn raw_files(&self) -> impl Iterator<Item = &[u8]> {
         self.parts.iter().map(|part| &*part.bytes)
