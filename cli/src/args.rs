@@ -124,6 +124,8 @@ pub(crate) enum Command {
     Fingerprint(commands::fingerprint::Fingerprint),
     /// Measure the speed of prompt and generation
     Bench(Box<commands::bench::Bench>),
+    /// Interleave a model's weights ahead of time, so that it starts at once
+    Pack(commands::pack::Pack),
     /// Check each kernel against the scalar one and time it, beside this machine's limits
     Kernels(commands::kernels::Kernels),
     /// Print a completion script for a shell

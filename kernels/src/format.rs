@@ -285,6 +285,15 @@ impl KernelSet {
         rows.div_ceil(PANEL) * self.panel_len(cols)
     }
 
+    /// [`KernelSet::packed_len`] of a matrix of any size, `None` if that is more than can be counted or if rows are not
+    /// whole blocks.
+    pub fn checked_packed_len(&self, rows: usize, cols: usize) -> Option<usize> {
+        let row = self.format.row_bytes(cols)?;
+        // A packed row is at most eight times as long as a row of blocks.
+        row.checked_mul(8 * PANEL)?.checked_mul(rows.div_ceil(PANEL))?;
+        Some(self.packed_len(rows, cols))
+    }
+
     /// Bytes of one packed panel.
     fn panel_len(&self, cols: usize) -> usize {
         self.blocks(cols);

@@ -7,6 +7,7 @@
 
 use crate::error::Error;
 use crate::files::{ModelFile, TensorInfo};
+use crate::packed::{self, PackedMatrix};
 use memmap2::MmapMut;
 use quantsmith_kernels::{Format, KernelSet, PANEL, Registry, Supported};
 use rayon::prelude::*;
@@ -54,8 +55,37 @@ pub(crate) struct Weight {
     bytes: Range<usize>,
     /// The data, where the file does not hold it in this form.
     owned: Option<Box<[u8]>>,
-    /// The panels within the packed bytes.
-    packed: Option<Range<usize>>,
+    /// Where the panels are, if there are any.
+    packed: Option<Panels>,
+}
+
+/// Where the panels of a matrix are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Panels {
+    /// So many bytes of the file itself: the whole of the tensor.
+    File(usize),
+    /// In the buffer that is filled at load.
+    Buffer(Range<usize>),
+}
+
+impl Panels {
+    fn bytes(&self) -> usize {
+        match self {
+            Panels::File(bytes) => *bytes,
+            Panels::Buffer(range) => range.len(),
+        }
+    }
+}
+
+/// A matrix that is a whole tensor of codes, with what packing needs to know.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Matrix {
+    pub(crate) tensor: usize,
+    pub(crate) kernels: KernelSet,
+    pub(crate) rows: usize,
+    pub(crate) cols: usize,
+    /// Whether rows are read one by one, too.
+    pub(crate) read_by_row: bool,
 }
 
 impl Weight {
@@ -84,7 +114,12 @@ impl Weight {
 
     /// Bytes of the panels, 0 when there are none.
     pub(crate) fn packed_bytes(&self) -> usize {
-        self.packed.as_ref().map_or(0, Range::len)
+        self.packed.as_ref().map_or(0, Panels::bytes)
+    }
+
+    /// Whether the file itself holds the panels.
+    pub(crate) fn packed_in_file(&self) -> bool {
+        matches!(self.packed, Some(Panels::File(_)))
     }
 
     /// Bytes of the rows in the layout of the file.
@@ -94,7 +129,7 @@ impl Weight {
 
     /// Bytes that are read from the file's map while the model runs.
     pub(crate) fn mapped_bytes(&self) -> usize {
-        if self.packed.is_some() { 0 } else { self.bytes.len() }
+        if matches!(self.packed, Some(Panels::Buffer(_))) { 0 } else { self.bytes.len() }
     }
 
     /// The kernel that multiplies or reads it, as a path.
@@ -150,7 +185,8 @@ impl Weights {
     /// The bytes of a matrix, packed where it is.
     pub(crate) fn bytes<'a>(&'a self, weight: &'a Weight) -> Bytes<'a> {
         match (&weight.packed, &self.packed) {
-            (Some(range), Some(buffer)) => Bytes::Packed(&buffer[range.clone()]),
+            (Some(Panels::File(_)), _) => Bytes::Packed(self.plain(weight)),
+            (Some(Panels::Buffer(range)), Some(buffer)) => Bytes::Packed(&buffer[range.clone()]),
             _ => Bytes::Plain(self.plain(weight)),
         }
     }
@@ -173,21 +209,41 @@ pub(crate) struct Binder<'a> {
     isa: Supported,
     pack: bool,
     by_name: HashMap<&'a str, usize>,
+    /// Matrices that the file holds in panels.
+    packed: HashMap<String, PackedMatrix>,
     used: Vec<bool>,
     matrices: Vec<Weight>,
     vectors: Vec<Box<[f32]>>,
 }
 
 impl<'a> Binder<'a> {
-    pub(crate) fn new(file: &'a ModelFile, registry: &'a Registry, isa: Supported, pack: bool) -> Self {
+    /// # Errors
+    /// * if what the file says about packed matrices does not hold
+    pub(crate) fn new(
+        file: &'a ModelFile,
+        registry: &'a Registry,
+        isa: Supported,
+        pack: bool,
+    ) -> Result<Self, Error> {
+        let packed = packed::read(file, registry)?;
         let by_name = file.tensors().iter().enumerate().map(|(i, t)| (t.name.as_str(), i)).collect();
         let used = vec![false; file.tensors().len()];
-        Binder { file, registry, isa, pack, by_name, used, matrices: Vec::new(), vectors: Vec::new() }
+        Ok(Binder {
+            file,
+            registry,
+            isa,
+            pack,
+            by_name,
+            packed,
+            used,
+            matrices: Vec::new(),
+            vectors: Vec::new(),
+        })
     }
 
     /// Whether the file has a tensor.
     pub(crate) fn has(&self, name: &str) -> bool {
-        self.by_name.contains_key(name)
+        self.by_name.contains_key(name) || self.packed.contains_key(name)
     }
 
     /// A matrix that is bound already.
@@ -220,6 +276,9 @@ impl<'a> Binder<'a> {
         rows: Range<usize>,
         used: Use,
     ) -> Result<WeightId, Error> {
+        if used == Use::Matrix && rows == (0..all) && self.packed.contains_key(name) {
+            return self.bind_packed(name, cols, all);
+        }
         let (tensor, format) = self.take(name, &[cols, all])?;
         let kernels = format.kernels(self.isa);
         let row_bytes = format.row_bytes(cols).ok_or_else(|| {
@@ -244,6 +303,56 @@ impl<'a> Binder<'a> {
             packed: None,
         });
         Ok(WeightId(self.matrices.len() - 1))
+    }
+
+    /// Binds a matrix that the file holds in panels.
+    fn bind_packed(&mut self, name: &str, cols: usize, rows: usize) -> Result<WeightId, Error> {
+        let matrix = self.packed[name];
+        if (matrix.cols, matrix.rows) != (cols, rows) {
+            let found = format!("dimensions {:?}", [matrix.cols, matrix.rows]);
+            return Err(self.error(name, found, format!("{:?}", [cols, rows])));
+        }
+        let tensor = &self.file.tensors()[matrix.tensor];
+        let owned = match self.file.data(tensor) {
+            Cow::Borrowed(_) => None,
+            Cow::Owned(data) => Some(data.into()),
+        };
+        self.used[matrix.tensor] = true;
+        let bytes = tensor.bytes as usize;
+        self.matrices.push(Weight {
+            tensor: matrix.tensor,
+            first_row: 0,
+            rows,
+            cols,
+            kernels: matrix.format.kernels(self.isa),
+            used: Use::Matrix,
+            row_bytes: matrix.format.row_bytes(cols).unwrap_or(0),
+            bytes: 0..bytes,
+            owned,
+            packed: Some(Panels::File(bytes)),
+        });
+        Ok(WeightId(self.matrices.len() - 1))
+    }
+
+    /// The matrices of codes that are whole tensors: those that can be packed ahead of time.
+    pub(crate) fn whole_matrices(&self) -> Vec<Matrix> {
+        let mut all = Vec::<Matrix>::new();
+        for weight in self.matrices.iter().filter(|w| w.used == Use::Matrix && w.takes_codes()) {
+            let tensor = &self.file.tensors()[weight.tensor];
+            let whole =
+                tensor.dims.get(1).copied().unwrap_or(1) == weight.rows as u64 && tensor.dims.len() <= 2;
+            if whole && !all.iter().any(|m| m.tensor == weight.tensor) {
+                let by_row = |w: &Weight| w.tensor == weight.tensor && w.used == Use::Table;
+                all.push(Matrix {
+                    tensor: weight.tensor,
+                    kernels: weight.kernels,
+                    rows: weight.rows,
+                    cols: weight.cols,
+                    read_by_row: self.matrices.iter().any(by_row),
+                });
+            }
+        }
+        all
     }
 
     /// Binds a vector, as f32.
@@ -320,9 +429,9 @@ impl<'a> Binder<'a> {
         let mut matrices = self.matrices;
         let mut bytes = 0;
         for weight in &mut matrices {
-            if self.pack && weight.used == Use::Matrix && weight.takes_codes() {
+            if self.pack && weight.packed.is_none() && weight.used == Use::Matrix && weight.takes_codes() {
                 let len = weight.kernels.packed_len(weight.rows, weight.cols);
-                weight.packed = Some(bytes..bytes + len);
+                weight.packed = Some(Panels::Buffer(bytes..bytes + len));
                 bytes += len.next_multiple_of(ALIGN);
             }
         }
@@ -427,7 +536,7 @@ fn pieces<'a>(matrices: &'a [Weight], buffer: &'a mut [u8]) -> Vec<Piece<'a>> {
     let mut pieces = Vec::new();
     let (mut rest, mut at) = (buffer, 0);
     for weight in matrices {
-        let Some(range) = &weight.packed else { continue };
+        let Some(Panels::Buffer(range)) = &weight.packed else { continue };
         let (_, after) = std::mem::take(&mut rest).split_at_mut(range.start - at);
         let (mut place, after) = after.split_at_mut(range.len());
         (rest, at) = (after, range.end);

@@ -5,7 +5,7 @@ mod kit;
 use kit::{Draft, EXACT, MIXED, Shape, logits, tokens};
 use quantsmith::kernels::cpu;
 use quantsmith::model::arch::ARCHITECTURES;
-use quantsmith::{LoadOptions, Session, Want};
+use quantsmith::{LoadOptions, Model, Session, Want};
 
 /// How to run a model.
 fn options(isa: &str, threads: usize, ubatch: usize, pack: bool) -> LoadOptions {
@@ -77,4 +77,64 @@ fn a_scale_beside_a_tensor_multiplies_its_product() {
     let model = scaled.write().load(LoadOptions::default());
     assert_eq!(logits(&model, &tokens), expected);
     assert!(model.plan().unused.is_empty(), "{:?}", model.plan().unused);
+}
+
+#[test]
+fn a_file_that_is_packed_ahead_of_time_is_the_same_model() {
+    let tier = cpu::choose(None).expect("a tier");
+    let registry = quantsmith::kernels::Registry::builtin();
+    let tokens = tokens(40);
+    for arch in [&ARCHITECTURES[0], ARCHITECTURES.iter().find(|a| a.name == "gemma3").expect("in the table")]
+    {
+        let file = Draft::new(arch, Shape::default(), MIXED).write();
+        let model = file.load(LoadOptions::default());
+        let expected = logits(&model, &tokens);
+        let packed = file.path.with_file_name("packed.gguf");
+        let report = quantsmith::pack(&file.path, &packed, &registry, tier, &mut |_, _| {}).expect("packed");
+        assert!(report.matrices > 5, "{report:?}");
+        for pack in [true, false] {
+            let again = Model::load(&packed, LoadOptions { pack, ..Default::default() }).expect("loaded");
+            assert_eq!(logits(&again, &tokens), expected, "{}", arch.name);
+            assert_eq!(again.parameters(), model.parameters());
+            let plan = again.plan();
+            assert!(plan.tensors.iter().any(|t| t.reason.contains("interleaved in the file")), "{plan:?}");
+            assert_eq!(plan.packed_bytes, 0, "nothing is packed again");
+        }
+        let twice = quantsmith::pack(
+            &packed,
+            &file.path.with_file_name("twice.gguf"),
+            &registry,
+            tier,
+            &mut |_, _| {},
+        );
+        assert!(twice.expect_err("packed already").to_string().contains("packed already"));
+    }
+}
+
+#[test]
+fn what_a_packed_file_says_about_itself_is_checked() {
+    use quantsmith::files::Value;
+    use quantsmith::files::ops::{Edit, edit};
+    let registry = quantsmith::kernels::Registry::builtin();
+    let file = Draft::new(&ARCHITECTURES[0], Shape::default(), MIXED).write();
+    let (packed, wrong) = (file.path.with_file_name("packed.gguf"), file.path.with_file_name("wrong.gguf"));
+    let tier = cpu::choose(None).expect("a tier");
+    quantsmith::pack(&file.path, &packed, &registry, tier, &mut |_, _| {}).expect("packed");
+    let refused = |change: Edit| {
+        edit(&packed, &wrong, &[change], &registry).expect("changed");
+        Model::load(&wrong, LoadOptions::default()).err().expect("refused").to_string()
+    };
+    let error = refused(Edit::Set("quantsmith.packed.version".into(), Value::U32(2)));
+    assert!(error.contains("the version is 2") && error.contains("pack the original again"), "{error}");
+    let error = refused(Edit::Remove("quantsmith.packed.dims".into()));
+    assert!(error.contains("are missing"), "{error}");
+    let model = quantsmith::files::ModelFile::open(&packed, &registry).expect("opened");
+    let mut dims = model.metadata().ints("quantsmith.packed.dims").expect("a list");
+    dims[0] = i64::MAX;
+    let list = dims.iter().map(|d| *d as u64).collect();
+    let error = refused(Edit::Set(
+        "quantsmith.packed.dims".into(),
+        Value::Array(quantsmith::files::Array::U64(list)),
+    ));
+    assert!(error.contains("has dimensions"), "{error}");
 }

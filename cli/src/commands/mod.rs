@@ -9,6 +9,7 @@ pub(crate) mod inspect;
 pub(crate) mod kernels;
 pub(crate) mod logits;
 pub(crate) mod man;
+pub(crate) mod pack;
 pub(crate) mod plan;
 pub(crate) mod run;
 pub(crate) mod tokenize;

@@ -122,7 +122,7 @@ impl Model {
         let params = HParams::read(&file, asked_context)?;
         let mut warnings = file.warnings().to_vec();
 
-        let mut binder = Binder::new(&file, &options.registry, tier, options.pack);
+        let mut binder = Binder::new(&file, &options.registry, tier, options.pack)?;
         let graph = build(&file, &params, &mut binder)?;
         let divisors = bind_divisors(&params, &mut binder)?;
         let unused = unused(&file, &binder, params.arch)?;
@@ -220,7 +220,17 @@ impl Model {
 
     /// The number of parameters: elements of all tensors.
     pub fn parameters(&self) -> u64 {
-        self.file().tensors().iter().map(crate::files::TensorInfo::elements).sum()
+        let weights = &self.engine.weights;
+        let packed =
+            |tensor: usize| weights.matrices.iter().find(|w| w.tensor() == tensor && w.packed_in_file());
+        let tensors = self.file().tensors().iter().enumerate();
+        let elements = tensors.map(|(n, tensor)| match packed(n) {
+            // An embedding table that is also multiplied lies in the file twice.
+            Some(_) if self.file().tensor(tensor.name.trim_end_matches(".packed")).is_some() => 0,
+            Some(weight) => (weight.rows * weight.cols) as u64,
+            None => tensor.elements(),
+        });
+        elements.sum()
     }
 
     /// Positions that a session has room for.
@@ -295,6 +305,7 @@ impl Model {
         let operation = match (weight.used, weight.takes_codes(), weight.packed_bytes() > 0) {
             (Use::Table, _, _) => "rows are read one by one",
             (Use::Matrix, false, _) => "float weights are used as they are",
+            (Use::Matrix, true, true) if weight.packed_in_file() => "interleaved in the file",
             (Use::Matrix, true, true) => "interleaved at load",
             (Use::Matrix, true, false) => "packing is off",
         };
