@@ -15,17 +15,23 @@
 use super::grid::{Entries, Rows};
 use super::inverse::{Codes, Inverse, Levels, Part, put, word};
 use super::lanes::{MAX_LEVELS, Set, Steps, Sums};
-use super::number::{Number, around, nearest};
+use super::number::{Number, around, is_signed, nearest};
 use crate::FieldType;
+use core::ops::Range;
 
 /// Candidates for a group's scale, in each direction.
-const GROUP_CANDIDATES: usize = 32;
+const GROUP_CANDIDATES: usize = 48;
 /// Candidates for a float.
 const FLOAT_CANDIDATES: usize = 16;
 /// Shrinkings of a range from either end.
 const RANGE_CANDIDATES: usize = 5;
+/// How far from their wishes groups look for whole numbers in the end; before that it is 1.
+const FAR: usize = 2;
 /// Rounds of least squares.
 const ROUNDS: usize = 4;
+
+/// The largest weight that is told from larger ones.
+const LARGEST: f32 = f32::MAX / 4.0;
 
 /// A whole number that a group can have, times the constant, and the bits that make it.
 type Whole = (f32, usize);
@@ -36,7 +42,7 @@ pub(super) struct Problem {
     set: Set,
     elements: usize,
     /// Weights of a group.
-    pub(super) group: usize,
+    group: usize,
     /// Groups that share their floats.
     span: usize,
     steps: Steps,
@@ -157,7 +163,7 @@ impl Problem {
             chosen: vec![Chosen::default(); groups],
             trial: vec![Chosen::default(); groups],
             numbers: vec![0; self.elements],
-            rows: self.entries.as_ref().map(|entries| Rows::new(entries, self.elements)),
+            rows: self.entries.as_ref().map(|entries| Rows::new(entries, self.elements, self.group)),
         }
     }
 
@@ -195,9 +201,7 @@ impl Problem {
 
     fn error(&self, work: &Work, g: usize, scale: f32, offset: f32) -> f32 {
         match (&self.entries, &work.rows) {
-            (Some(entries), Some(rows)) => {
-                work.fixed[g].xx + rows.best(entries, self.rows_of(entries, work, g), scale).error(scale)
-            }
+            (Some(entries), Some(rows)) => work.fixed[g].xx + rows.best(entries, g, scale).error(scale),
             _ => self.set.error(work.xs(g, self.group), work.ws(g, self.group), &self.steps, scale, offset),
         }
     }
@@ -205,23 +209,17 @@ impl Problem {
     fn sums(&self, work: &Work, g: usize, scale: f32, offset: f32) -> Sums {
         match (&self.entries, &work.rows) {
             (Some(entries), Some(rows)) => {
-                let best = rows.best(entries, self.rows_of(entries, work, g), scale);
+                let best = rows.best(entries, g, scale);
                 Sums { c: 0.0, cc: best.b, xc: best.a }
             }
             _ => self.set.sums(work.xs(g, self.group), work.ws(g, self.group), &self.steps, scale, offset),
         }
     }
 
-    fn rows_of(&self, _entries: &Entries, work: &Work, g: usize) -> std::ops::Range<usize> {
-        let Codes::Grid(grid) = &self.inverse.codes else { return 0..0 };
-        let cells = self.group / grid.width;
-        debug_assert!((g + 1) * self.group <= work.x.len(), "a group of the block");
-        g * cells..(g + 1) * cells
-    }
-
     /// Scale, offset and codes of groups that share their floats.
-    fn span(&self, groups: std::ops::Range<usize>, work: &mut Work, block: &mut [u8]) {
-        let turned = groups.len() == 1 || self.scales[0].0 < 0.0;
+    fn span(&self, groups: Range<usize>, work: &mut Work, block: &mut [u8]) {
+        let (ty, offset_ty) = (self.inverse.scale.ty, self.inverse.offset.as_ref().map(|o| o.ty));
+        let turned = (groups.len() == 1 && is_signed(ty)) || self.scales[0].0 < 0.0;
         for g in groups.clone() {
             work.wishes[g] = if self.offsets.is_empty() {
                 self.wish_scaled(work, g, turned)
@@ -229,9 +227,11 @@ impl Problem {
                 self.wish_offset(work, g)
             };
         }
-        let offset_ty = self.inverse.offset.as_ref().map(|o| o.ty);
         // The offsets' sign is that of most, where their whole numbers have no sign.
-        let one_sided = !self.offsets.is_empty() && self.offsets.len() > 1;
+        let one_sided = match &self.offsets[..] {
+            [first, .., last] => first.0 * last.0 >= 0.0,
+            _ => false,
+        };
         let side = groups.clone().map(|g| work.wishes[g].offset).sum::<f32>();
         if one_sided {
             for g in groups.clone() {
@@ -240,29 +240,28 @@ impl Problem {
                 }
             }
         }
-        let ty = self.inverse.scale.ty;
         let anchors = Anchors::new(&self.scales, groups.clone().map(|g| work.wishes[g].scale));
         let offset_anchors = Anchors::new(&self.offsets, groups.clone().map(|g| work.wishes[g].offset));
         let mut best = Solution::worst();
-        let first_offset = offset_ty.map(|ty| work.nearest(ty, offset_anchors.largest()));
+        let first_offset = offset_ty.map(|ty| work.nearest(ty, offset_anchors.values[0]));
         for candidate in anchors.candidates() {
             let near = around(ty, f64::from(candidate) * work.unit);
             let near = if self.scales.len() == 1 { &near[..] } else { &near[..1] };
             for number in near {
-                self.attempt(groups.clone(), [Some(*number), first_offset], work, &mut best);
+                self.attempt(groups.clone(), [Some(*number), first_offset], 1, work, &mut best);
             }
         }
         if let Some(offset_ty) = offset_ty {
             for candidate in offset_anchors.candidates() {
                 let number = work.nearest(offset_ty, candidate);
-                self.attempt(groups.clone(), [best.floats[0], Some(number)], work, &mut best);
+                self.attempt(groups.clone(), [best.floats[0], Some(number)], 1, work, &mut best);
             }
         }
         for _ in 0..ROUNDS {
             let before = best.error;
             let [scale, offset] = self.least_squares(groups.clone(), work, &best);
             let floats = [Some(nearest(ty, scale)), offset_ty.map(|ty| nearest(ty, offset))];
-            self.attempt(groups.clone(), floats, work, &mut best);
+            self.attempt(groups.clone(), floats, FAR, work, &mut best);
             if best.error >= before {
                 break;
             }
@@ -284,8 +283,9 @@ impl Problem {
     /// Lets every group choose with these floats, and keeps the result if it is better.
     fn attempt(
         &self,
-        groups: std::ops::Range<usize>,
+        groups: Range<usize>,
         floats: [Option<Number>; 2],
+        reach: usize,
         work: &mut Work,
         best: &mut Solution,
     ) {
@@ -293,7 +293,7 @@ impl Problem {
         let (scale, offset) = (value(0), value(1));
         let mut error = 0.0f64;
         for g in groups.clone() {
-            let (own, chosen) = self.choose(work, g, scale, offset);
+            let (own, chosen) = self.choose(work, g, [scale, offset], reach);
             work.trial[g] = chosen;
             error += f64::from(own);
             if error >= best.error {
@@ -305,11 +305,10 @@ impl Problem {
     }
 
     /// The whole numbers of a group that give the least error with these floats.
-    fn choose(&self, work: &Work, g: usize, scale: f32, offset: f32) -> (f32, Chosen) {
+    fn choose(&self, work: &Work, g: usize, [scale, offset]: [f32; 2], reach: usize) -> (f32, Chosen) {
         let (wish, fixed) = (work.wishes[g], work.fixed[g]);
         let mut best = (f32::INFINITY, Chosen::default());
-        let center = place(&self.scales, wish.scale / scale);
-        for whole in &self.scales[center.saturating_sub(1)..(center + 2).min(self.scales.len())] {
+        for whole in near(&self.scales, wish.scale / scale, reach) {
             let s = scale * whole.0;
             if self.offsets.is_empty() {
                 let error = self.error(work, g, s, 0.0);
@@ -319,8 +318,7 @@ impl Problem {
                 continue;
             }
             let wanted = fixed.x / fixed.w - s * wish.mean;
-            let near = place(&self.offsets, wanted / offset);
-            for other in &self.offsets[near.saturating_sub(1)..(near + 2).min(self.offsets.len())] {
+            for other in near(&self.offsets, wanted / offset, 1) {
                 let o = offset * other.0;
                 let error = self.error(work, g, s, o);
                 if error < best.0 {
@@ -332,7 +330,7 @@ impl Problem {
     }
 
     /// The floats that would be best with all whole numbers and codes kept.
-    fn least_squares(&self, groups: std::ops::Range<usize>, work: &Work, best: &Solution) -> [f64; 2] {
+    fn least_squares(&self, groups: Range<usize>, work: &Work, best: &Solution) -> [f64; 2] {
         let (mut cc, mut co, mut oo, mut xc, mut xo) = (0.0, 0.0, 0.0, 0.0, 0.0);
         for g in groups {
             let own = &work.chosen[g];
@@ -368,7 +366,7 @@ impl Problem {
             up.max(down)
         };
         let fineness = self.fineness();
-        let (from, to) = (fineness / (fineness + 6.0), 1.0 + 1.0 / fineness);
+        let (from, to) = (fineness / (fineness + 12.0), 1.0 + 1.0 / fineness);
         let mut best = (f32::INFINITY, Wish::default());
         self.improve(work, g, 0.0, 0.0, &mut best);
         let symmetric = low == -high;
@@ -441,11 +439,10 @@ impl Problem {
 
     /// Writes the codes that the chosen scales and offsets give.
     fn write_codes(&self, work: &mut Work, block: &mut [u8]) {
-        let groups = work.chosen.len();
-        for g in 0..groups {
+        for g in 0..work.chosen.len() {
             let own = work.chosen[g];
             if let (Some(entries), Some(rows)) = (&self.entries, &work.rows) {
-                rows.write(entries, (&work.x, &work.w), g, groups, own.scale, block);
+                rows.write(entries, (&work.x, &work.w), g, own.scale, block);
                 continue;
             }
             let range = g * self.group..(g + 1) * self.group;
@@ -476,19 +473,35 @@ impl Problem {
         }
     }
 
-    /// The codes of the block that was solved last.
-    pub(super) fn codes<'a>(&'a self, work: &'a Work) -> impl Iterator<Item = i32> + 'a {
-        work.numbers.iter().map(|n| self.values[usize::from(*n)])
+    /// The sum of some codes of the block that was solved last.
+    pub(super) fn sum(&self, work: &Work, elements: Range<usize>) -> i32 {
+        work.numbers[elements].iter().map(|n| self.values[usize::from(*n)]).sum()
     }
 
-    /// The scale of the first group of the block that was solved last.
-    pub(super) fn scale_of(&self, work: &Work) -> f64 {
+    /// The scale of the block that was solved last, where it has one.
+    pub(super) fn scale(&self, work: &Work) -> f64 {
         f64::from(work.chosen[0].scale) * work.unit
     }
 
+    /// The value of each level.
     #[cfg(test)]
     pub(super) fn values(&self) -> &[i32] {
         &self.values
+    }
+
+    /// A block with the best rows of a grid for given scales, which it has already.
+    #[cfg(test)]
+    pub(super) fn rows_at(&self, x: &[f32], scales: &[f32], block: &[u8]) -> Vec<u8> {
+        let (mut work, mut block) = (self.work(), block.to_vec());
+        work.take(x, None);
+        if let (Some(entries), Some(rows)) = (&self.entries, &mut work.rows) {
+            rows.fill(entries, self.set, &work.x, &work.w, self.group);
+        }
+        for (chosen, scale) in work.chosen.iter_mut().zip(scales) {
+            chosen.scale = (f64::from(*scale) / work.unit) as f32;
+        }
+        self.write_codes(&mut work, &mut block);
+        block
     }
 }
 
@@ -504,52 +517,47 @@ impl Solution {
     }
 }
 
-/// What a float may be so that the largest wish can be met.
+/// What a float may be so that the largest wish can be met: by the largest whole number, or by the smallest.
+#[derive(Clone, Copy)]
 struct Anchors {
-    values: Vec<f32>,
+    values: [f32; 2],
+    /// How many of the two there are.
+    len: usize,
     /// Different whole numbers.
     count: usize,
 }
 
 impl Anchors {
     fn new(wholes: &[Whole], wishes: impl Iterator<Item = f32>) -> Self {
-        let largest = wishes.fold(0.0f32, |a, b| if b.abs() > a.abs() { b } else { a });
-        let ends = [wholes.last(), wholes.first()];
-        let mut ends: Vec<f32> = ends.into_iter().flatten().map(|w| w.0).filter(|w| *w != 0.0).collect();
-        ends.dedup();
-        if let [a, b] = ends[..]
-            && a * b > 0.0
-        {
-            // All of one sign: only the largest can meet the largest wish.
-            ends = vec![if a.abs() > b.abs() { a } else { b }];
-        }
-        Anchors { values: ends.iter().map(|end| largest / end).collect(), count: wholes.len() }
+        let wish = wishes.fold(0.0f32, |a, b| if b.abs() > a.abs() { b } else { a });
+        let (Some(first), Some(last)) = (wholes.first(), wholes.last()) else {
+            return Anchors { values: [0.0; 2], len: 0, count: 0 };
+        };
+        // Of numbers of one sign only the one of the largest magnitude will do.
+        let (far, other) = if first.0.abs() > last.0.abs() { (first, last) } else { (last, first) };
+        let len = if far.0 * other.0 < 0.0 { 2 } else { 1 };
+        Anchors { values: [wish / far.0, wish / other.0], len, count: wholes.len() }
     }
 
-    fn largest(&self) -> f32 {
-        self.values.first().copied().unwrap_or(0.0)
-    }
-
-    fn candidates(&self) -> Vec<f32> {
-        if self.count <= 1 {
-            return self.values.clone();
-        }
-        let n = self.count as f32;
-        let (from, to) = (n / (n + 8.0), 1.0 + 2.0 / n);
-        let step = (to - from) / (FLOAT_CANDIDATES - 1) as f32;
-        let all =
-            self.values.iter().flat_map(|v| (0..FLOAT_CANDIDATES).map(move |k| v * (from + step * k as f32)));
-        all.collect()
+    fn candidates(self) -> impl Iterator<Item = f32> {
+        let (from, to, steps) = match self.count {
+            0 | 1 => (1.0, 1.0, 1),
+            n => (n as f32 / (n as f32 + 8.0), 1.0 + 2.0 / n as f32, FLOAT_CANDIDATES),
+        };
+        let part = move |k: usize| from + (to - from) / steps.saturating_sub(1).max(1) as f32 * k as f32;
+        self.values.into_iter().take(self.len).flat_map(move |v| (0..steps).map(move |k| v * part(k)))
     }
 }
 
-/// The place of the number nearest to a value.
-fn place(wholes: &[Whole], value: f32) -> usize {
-    if wholes.len() <= 1 || value.is_nan() {
-        return 0;
-    }
-    let above = wholes.partition_point(|w| w.0 < value).clamp(1, wholes.len() - 1);
-    if value - wholes[above - 1].0 < wholes[above].0 - value { above - 1 } else { above }
+/// The numbers nearest to a value, and up to `reach` more on either side.
+fn near(wholes: &[Whole], value: f32, reach: usize) -> &[Whole] {
+    let above = wholes.partition_point(|w| w.0 < value);
+    let nearest = match (above.checked_sub(1), wholes.get(above)) {
+        (Some(below), Some(next)) if value - wholes[below].0 < next.0 - value => below,
+        (Some(below), None) => below,
+        _ => above,
+    };
+    &wholes[nearest.saturating_sub(reach)..(nearest + reach + 1).min(wholes.len())]
 }
 
 fn extent(x: &[f32]) -> (f32, f32) {
@@ -557,14 +565,15 @@ fn extent(x: &[f32]) -> (f32, f32) {
 }
 
 impl Work {
-    /// Takes a block's weights, scaled by a power of two.
+    /// Takes a block's weights, scaled by a power of two. Weights near the end of the range of f32 are made smaller, so
+    /// that no code times its scale can pass it.
     fn take(&mut self, x: &[f32], w: Option<&[f32]>) {
-        let largest = x.iter().fold(0.0f32, |m, x| m.max(x.abs()));
+        let largest = x.iter().fold(0.0f32, |m, x| m.max(x.abs())).min(LARGEST);
         // The power of two above it: an f32 is a normal f64, whose upper bits are sign and exponent.
         let power = f64::from_bits(f64::from(largest).to_bits() >> 52 << 52);
         self.unit = if largest > 0.0 { 2.0 * power } else { 1.0 };
         for (to, from) in self.x.iter_mut().zip(x) {
-            *to = (f64::from(*from) / self.unit) as f32;
+            *to = (f64::from(from.clamp(-LARGEST, LARGEST)) / self.unit) as f32;
         }
         match w {
             Some(w) => self.w.copy_from_slice(w),
