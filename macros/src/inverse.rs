@@ -342,7 +342,7 @@ fn grid(
         if shared.iter().any(|b| !consecutive(*b, group, first)) {
             return none("a state that rows share is not a group's");
         }
-        for i in first..first + width {
+        for truth in &all[first..first + width] {
             let role = |bit: &usize| {
                 let find = |list: &[usize]| list.iter().position(|b| b == bit);
                 match (signs.contains(bit), find(&own), find(&shared)) {
@@ -352,7 +352,7 @@ fn grid(
                     _ => None,
                 }
             };
-            let Some(list) = all[i].bits.iter().map(role).collect::<Option<Vec<Role>>>() else {
+            let Some(list) = truth.bits.iter().map(role).collect::<Option<Vec<Role>>>() else {
                 return none("an index is not of neighbouring codes");
             };
             roles.push(list);
