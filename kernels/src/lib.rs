@@ -29,6 +29,7 @@ pub mod ops;
 mod out;
 pub mod panel;
 mod plain;
+mod quantise;
 mod registry;
 
 pub use act::{ActGroup, Activations};
@@ -36,6 +37,7 @@ pub use cpu::{Cpu, Supported};
 pub use format::{Derived, Field, FieldType, Format, KernelSet, PRIVATE, Product, TierKernels, Values};
 pub use out::OutMut;
 pub use panel::PANEL;
+pub use quantise::QuantiseError;
 pub use quantsmith_macros::{quant_format, quant_formats, tiered};
 pub use registry::Registry;
 

@@ -12,6 +12,8 @@ mod check;
 mod diag;
 mod digest;
 mod emit;
+mod emit_inverse;
+mod inverse;
 mod isa;
 mod model;
 mod names;
