@@ -40,7 +40,7 @@ if readelf -lW "$program" | grep -q INTERP; then
 fi
 
 work=$(mktemp -d)
-[ -n "${BOCHS_KEEP:-}" ] || trap 'rm -rf "$work"' EXIT
+trap 'rm -rf "$work"' EXIT
 
 # The initial file system: the program, what it is given, and the files it reads.
 mkdir -p "$work/root/job"
@@ -85,8 +85,8 @@ parport2: enabled=1, file=/dev/fd/4
 port_e9_hack: enabled=1
 log: $work/log
 panic: action=fatal
-error: action=report
-info: action=report
+error: action=ignore
+info: action=ignore
 END
 
 # Through pipes, because the emulator would empty a file that it opens.
@@ -95,7 +95,11 @@ out=$!
 exec 4> >(exec cat >&2)
 err=$!
 ended=0
-timeout -k 5 "${BOCHS_TIMEOUT:-900}" "$cache/bochs" -q -f "$work/machine" >"$work/report" 2>&1 </dev/null || ended=$?
+# In the background, so that a signal to this script ends the machine too.
+timeout -k 5 "${BOCHS_TIMEOUT:-900}" "$cache/bochs" -q -f "$work/machine" >"$work/report" 2>&1 </dev/null &
+machine=$!
+trap 'kill "$machine"; exit 143' INT TERM HUP
+wait "$machine" || ended=$?
 exec 3>&- 4>&-
 wait "$out" "$err"
 

@@ -13,6 +13,10 @@
 set -eu
 
 release=trixie version=3.0
+options="--with-nogui --without-x --enable-x86-64 --enable-long-phy-address
+    --enable-avx --enable-evex --enable-amx
+    --enable-all-optimizations --enable-trace-linking --enable-configurable-msrs
+    --disable-stats --disable-perfmon --disable-cdrom --disable-docbook --disable-xpm"
 
 die() {
     printf 'setup-bochs: %s\n' "$*" >&2
@@ -28,7 +32,7 @@ cache=${XDG_CACHE_HOME:-$HOME/.cache}/quantsmith/bochs
 [ "$(uname -m)" = x86_64 ] || die "this machine is $(uname -m), and the script is for x86-64"
 
 # Everything that the results follow from: a change makes them anew.
-built_from=$(cat "$0" "$here"/*.patch | cksum)
+built_from=$(echo "$version $options" | cat - "$here"/*.patch | cksum)
 ready_from=$(cat "$0" "$here"/* | cksum)
 [ "$(cat "$cache/ready" 2>/dev/null)" != "$ready_from" ] || exit 0
 
@@ -95,10 +99,8 @@ if [ "$(cat "$cache/bochs.from" 2>/dev/null)" != "$built_from" ]; then
     done
     say "building it (about two minutes of processor time); messages go to $work/build.log"
     {
-        ./configure CXXFLAGS='-O2 -fomit-frame-pointer' --with-nogui --without-x \
-            --enable-x86-64 --enable-long-phy-address --enable-avx --enable-evex --enable-amx \
-            --enable-all-optimizations --enable-trace-linking --enable-configurable-msrs \
-            --disable-stats --disable-perfmon --disable-cdrom --disable-docbook --disable-xpm &&
+        # shellcheck disable=SC2086 # a list of words
+        ./configure CXXFLAGS='-O2 -fomit-frame-pointer' $options &&
             make -j"$(nproc)"
     } >"$work/build.log" 2>&1 || {
         tail -n 20 "$work/build.log" >&2
@@ -135,6 +137,17 @@ as --32 --defsym KERNEL_ENTRY="$entry" --defsym RAM_END=0x80000000 --defsym INIT
 objcopy -O binary -j .text boot.o "$cache/boot.rom"
 gcc -static -O2 -Wall "$here/init.c" -o "$cache/init"
 cp "$here/command-line" "$here/msrs" "$cache/"
+
+say "checking the emulated processors"
+gcc -O2 -static -pthread "$here/check.c" -o check
+touch "$cache/ready"
+for cpu in amx avxvnni; do
+    BOCHS_TIMEOUT=300 "$here/../bochs-run.sh" "$cpu" "$work/check" "$cpu" >report || {
+        cat report >&2
+        rm -f "$cache/ready"
+        die "the emulated processor $cpu does not compute right"
+    }
+done
 
 cd /
 rm -rf "$work"
