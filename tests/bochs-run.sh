@@ -1,0 +1,116 @@
+#!/bin/bash
+# Runs one program on an emulated processor that this machine need not have: Bochs
+# boots a Linux kernel that does nothing else (see tests/bochs/).
+#
+#   tests/bochs-run.sh CPU PROGRAM [ARGUMENT...]
+#
+#   tests/bochs-run.sh amx     target/…/kernels-0123abcd    AVX-512, VNNI and AMX
+#   tests/bochs-run.sh avxvnni target/…/kernels-0123abcd    AVX2 and AVX-VNNI, no AVX-512
+#
+# CPU is amx, avxvnni, or the name of any model that Bochs knows (bochs -help cpu).
+# PROGRAM is a static x86-64 executable. Its output and exit status become those of
+# this script; it gets no input, an empty /tmp, and the environment variables
+# QUANTSMITH_* and RUST_*. The machine has one processor and 2 GiB of memory.
+# Exit status 124: it took longer than BOCHS_TIMEOUT; 125: the machine failed.
+#
+#   BOCHS_TIMEOUT   the limit of one run in seconds (900)
+#   BOCHS_FILES     files to carry along, each to the same absolute path; separated
+#                   by spaces
+#
+# Needs what tests/setup-bochs.sh makes.
+set -euo pipefail
+
+die() {
+    printf 'bochs-run: %s\n' "$*" >&2
+    exit 125
+}
+
+cache=${XDG_CACHE_HOME:-$HOME/.cache}/quantsmith/bochs
+[ $# -ge 2 ] || die "usage: bochs-run.sh CPU PROGRAM [ARGUMENT...]"
+[ -f "$cache/ready" ] || die "no emulator in $cache: run tests/setup-bochs.sh"
+case $1 in
+amx) model=sapphire_rapids ;;
+avxvnni) model=arrow_lake ;;
+*) model=$1 ;;
+esac
+program=$2
+[ -x "$program" ] || die "$program: not an executable file"
+if readelf -lW "$program" | grep -q INTERP; then
+    die "$program: dynamically linked; build it with -C target-feature=+crt-static"
+fi
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+# The initial file system: the program, what it is given, and the files it reads.
+mkdir -p "$work/root/job"
+ln "$cache/init" "$work/root/init" 2>/dev/null || cp "$cache/init" "$work/root/init"
+strip --strip-debug -o "$work/root/job/program" "$program"
+shift
+printf '%s\0' "$@" >"$work/root/job/arguments"
+env -0 | grep -zE '^(QUANTSMITH|RUST)_' >"$work/root/job/environment" || true
+for file in ${BOCHS_FILES:-}; do
+    cp --parents "$(realpath "$file")" "$work/root" || die "cannot read $file"
+done
+(cd "$work/root" && find . | cpio -o -H newc -R 0:0 --quiet) >"$work/initrd"
+
+# What the firmware reads (see boot.S): the size as 32 bits, then the command line.
+size=$(stat -c %s "$work/initrd")
+{
+    for shift in 0 8 16 24; do
+        # shellcheck disable=SC2059 # the format is the byte
+        printf "\\x$(printf %02x $((size >> shift & 255)))"
+    done
+    printf '%s\0' "$(cat "$cache/command-line")"
+} >"$work/handoff"
+
+cat >"$work/machine" <<END
+config_interface: textconfig
+display_library: nogui
+cpu: model=$model, count=1, ips=50000000, reset_on_triple_fault=0, ignore_bad_msrs=1, msrs=$cache/msrs
+memory: guest=2048, host=2048
+romimage: file=$cache/boot.rom
+vgaromimage: file=$cache/boot.rom
+optramimage1: file=$cache/kernel, address=0x1000000
+optramimage2: file=$work/initrd, address=0x10000000
+optramimage3: file=$work/handoff, address=0x10000
+pci: enabled=0
+clock: sync=none
+floppya: type=none
+ata0: enabled=0
+ata1: enabled=0
+com1: enabled=1, mode=file, dev=$work/console
+parport1: enabled=1, file=/dev/fd/3
+parport2: enabled=1, file=/dev/fd/4
+port_e9_hack: enabled=1
+log: $work/log
+panic: action=fatal
+error: action=ignore
+info: action=ignore
+END
+
+# Through pipes, because the emulator would empty a file that it opens.
+exec 3> >(exec cat)
+out=$!
+exec 4> >(exec cat >&2)
+err=$!
+ended=0
+# In the background, so that a signal to this script ends the machine too.
+timeout -k 5 "${BOCHS_TIMEOUT:-900}" "$cache/bochs" -q -f "$work/machine" >"$work/report" 2>&1 </dev/null &
+machine=$!
+trap 'kill "$machine"; exit 143' INT TERM HUP
+wait "$machine" || ended=$?
+exec 3>&- 4>&-
+wait "$out" "$err"
+
+if status=$(grep -a '^exit status: ' "$work/report"); then
+    exit "${status#exit status: }"
+fi
+case $ended in
+124 | 137)
+    printf 'bochs-run: %s: stopped after %s s\n' "$program" "${BOCHS_TIMEOUT:-900}" >&2
+    exit 124
+    ;;
+esac
+tail -n 20 "$work/report" "$work/log" "$work/console" >&2 2>/dev/null || true
+die "$program: the emulated machine failed; the ends of its logs are above"
