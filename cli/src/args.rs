@@ -92,7 +92,11 @@ pub(crate) enum Command {
     /// List the quantisation formats and the instruction sets that each has kernels for
     Formats(commands::formats::FormatsArgs),
     /// Show what is in a model file
-    Inspect(commands::inspect::Inspect),
+    Inspect(Box<commands::inspect::Inspect>),
+    /// Turn a model file of any container into GGUF
+    Convert(commands::convert::Convert),
+    /// Change, split, merge, hash, compare and verify model files
+    Gguf(commands::gguf::Gguf),
     /// Show the planned graph: nodes, memory, and the kernel of each tensor
     Plan(commands::plan::Plan),
     /// Turn text into token ids, and back

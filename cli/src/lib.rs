@@ -84,6 +84,8 @@ fn run(registry: Registry) -> Result<(), Failure> {
         Command::Cpu(args) => args.execute(&mut app),
         Command::Formats(args) => args.execute(&mut app),
         Command::Inspect(args) => args.execute(&mut app),
+        Command::Convert(args) => args.execute(&mut app),
+        Command::Gguf(args) => args.execute(&mut app),
         Command::Plan(args) => args.execute(&mut app),
         Command::Tokenize(args) => args.execute(&mut app),
         Command::Logits(args) => args.execute(&mut app),
