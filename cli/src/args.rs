@@ -95,6 +95,8 @@ pub(crate) enum Command {
     Inspect(Box<commands::inspect::Inspect>),
     /// Turn a model file of any container into GGUF
     Convert(commands::convert::Convert),
+    /// Write a model in other formats: Q4_K_M and kin, or any format of 'quantsmith formats'
+    Quantize(Box<commands::quantize::Quantize>),
     /// Change, split, merge, hash, compare and verify model files
     Gguf(commands::gguf::Gguf),
     /// Show the planned graph: nodes, memory, and the kernel of each tensor

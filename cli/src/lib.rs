@@ -16,6 +16,7 @@ mod commands;
 mod escape;
 mod failure;
 mod generate;
+mod interrupt;
 mod load;
 mod logprob;
 mod output;
@@ -85,6 +86,7 @@ fn run(registry: Registry) -> Result<(), Failure> {
         Command::Formats(args) => args.execute(&mut app),
         Command::Inspect(args) => args.execute(&mut app),
         Command::Convert(args) => args.execute(&mut app),
+        Command::Quantize(args) => args.execute(&mut app),
         Command::Gguf(args) => args.execute(&mut app),
         Command::Plan(args) => args.execute(&mut app),
         Command::Tokenize(args) => args.execute(&mut app),

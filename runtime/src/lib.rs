@@ -17,6 +17,7 @@
 //!
 //! * [`files`]: containers, metadata and tensors, taken for hostile until checked.
 //! * [`text`]: tokenizers, chat templates, sampling.
+//! * [`quantise`]: a model file in other formats.
 //! * [`model`]: architectures as data; a [`Model`] is loaded, bound to kernels and planned.
 //! * [`session`]: a [`Session`] evaluates tokens; it allocates nothing while it does.
 //!
@@ -29,6 +30,7 @@ pub mod files;
 mod graph;
 mod kv;
 pub mod model;
+pub mod quantise;
 mod registry;
 pub mod session;
 pub mod text;

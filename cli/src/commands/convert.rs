@@ -8,6 +8,7 @@ use quantsmith::files::convert::{ConvertOptions, ConvertReport, convert};
 
 use crate::App;
 use crate::failure::Failure;
+use crate::interrupt::discard_on_interrupt;
 use crate::output::{Output, warn};
 use crate::table::{Align, Table, bytes, counted, grouped};
 
@@ -46,6 +47,7 @@ impl Convert {
             rope_base: self.rope_base,
             ..OpenOptions::default()
         };
+        discard_on_interrupt();
         let options = ConvertOptions { exact: self.exact, open };
         let report = convert(&self.input, &self.output, &options, &app.registry)?;
         if app.global.json {

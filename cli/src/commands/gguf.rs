@@ -11,6 +11,7 @@ use serde_json::json;
 
 use crate::App;
 use crate::failure::Failure;
+use crate::interrupt::discard_on_interrupt;
 use crate::output::{note, printable};
 use crate::table::bytes;
 
@@ -101,6 +102,7 @@ enum Command {
 
 impl Gguf {
     pub(crate) fn execute(self, app: &mut App) -> Result<(), Failure> {
+        discard_on_interrupt();
         match self.command {
             Command::Set { input, output, entries } => {
                 let edits = settings(&input, &entries, app)?;
@@ -145,8 +147,8 @@ fn written(output: &Path, size: u64, app: &mut App) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Reads `KEY=TYPE:VALUE` and `KEY=VALUE`.
-fn settings(input: &Path, entries: &[String], app: &App) -> Result<Vec<Edit>, Failure> {
+/// Reads `KEY=TYPE:VALUE` and `KEY=VALUE`. `int` and `float` keep the type of a key that is there.
+pub(super) fn settings(input: &Path, entries: &[String], app: &App) -> Result<Vec<Edit>, Failure> {
     let options = OpenOptions { single_file: true, ..OpenOptions::default() };
     let mut file = None;
     let mut edits = Vec::with_capacity(entries.len());
@@ -154,20 +156,27 @@ fn settings(input: &Path, entries: &[String], app: &App) -> Result<Vec<Edit>, Fa
         let Some((key, text)) = entry.split_once('=').filter(|(key, _)| !key.is_empty()) else {
             return Err(Failure::usage(format!("'{entry}': accepted: KEY=TYPE:VALUE or KEY=VALUE")));
         };
-        let typed = text.split_once(':').and_then(|(kind, text)| Some((ValueType::from_name(kind)?, text)));
+        let typed =
+            text.split_once(':').and_then(|(name, text)| Some((name, ValueType::from_name(name)?, text)));
         let (kind, text) = match typed {
-            Some(typed) => typed,
-            None => {
+            Some((name, kind, text)) if !matches!(name, "int" | "float") => (kind, text),
+            _ => {
                 let file = match &file {
                     Some(file) => file,
                     None => &*file.insert(ModelFile::open_with(input, &app.registry, &options)?),
                 };
-                let Some(value) = file.metadata().get(key) else {
-                    return Err(Failure::usage(format!(
-                        "'{entry}': the key is new and needs a type: KEY=TYPE:VALUE"
-                    )));
-                };
-                (value.value_type(), text)
+                match (file.metadata().get(key), typed) {
+                    (Some(value), typed) => (value.value_type(), typed.map_or(text, |(_, _, text)| text)),
+                    // What readers expect of numbers in metadata, where these fit.
+                    (None, Some(("int", _, text))) if text.parse::<u32>().is_ok() => (ValueType::U32, text),
+                    (None, Some(("float", _, text))) => (ValueType::F32, text),
+                    (None, Some((_, kind, text))) => (kind, text),
+                    (None, None) => {
+                        return Err(Failure::usage(format!(
+                            "'{entry}': the key is new and needs a type: KEY=TYPE:VALUE"
+                        )));
+                    }
+                }
             }
         };
         let value = Value::parse(kind, text)

@@ -10,5 +10,6 @@ pub(crate) mod inspect;
 pub(crate) mod logits;
 pub(crate) mod man;
 pub(crate) mod plan;
+pub(crate) mod quantize;
 pub(crate) mod run;
 pub(crate) mod tokenize;

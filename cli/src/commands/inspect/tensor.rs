@@ -12,6 +12,7 @@ use serde_json::{Value as Json, json};
 use super::summary::float;
 use crate::App;
 use crate::failure::Failure;
+use crate::interrupt::discard_on_interrupt;
 use crate::output::{note, printable};
 use crate::table::{bytes, grouped};
 
@@ -35,6 +36,7 @@ fn pieces<'a>(file: &'a ModelFile, tensor: &'a TensorInfo) -> impl Iterator<Item
 
 /// Writes the numbers of a tensor to a NumPy file.
 pub(super) fn export(file: &ModelFile, tensor: &TensorInfo, to: &Path, app: &mut App) -> Result<(), Failure> {
+    discard_on_interrupt();
     let format = format_of(tensor, app)?;
     let kernels = format.kernels(app.tier);
     let inputs: Vec<&Path> = file.paths().collect();
