@@ -5,6 +5,7 @@
 //! check every length and then make the one call through the row's pointers.
 
 use crate::panel::{PANEL, PackJob, PanelJob, RowJob, UNIT_COLS, panel_bytes};
+use crate::quantise::{self, QuantiseError, inverse::Inverse};
 use crate::{Activations, OutMut, Supported, Tier};
 use core::fmt;
 use core::ops::Range;
@@ -149,6 +150,9 @@ pub struct Format {
     pub tiers: &'static [Tier],
     /// The kernels of this architecture, the lowest tier first.
     pub rows: &'static [TierKernels],
+    /// How blocks are written, or why they cannot be.
+    #[doc(hidden)]
+    pub inverse: Result<&'static Inverse, &'static str>,
 }
 
 impl PartialEq for Format {
@@ -172,6 +176,7 @@ impl Format {
             values,
             tiers: &[],
             rows: &[],
+            inverse: Err("the declaration has errors"),
         }
     }
 
@@ -203,7 +208,7 @@ impl Format {
     /// The best kernels that are not above a tier that this CPU has.
     pub fn kernels(&'static self, tier: Supported) -> KernelSet {
         let row = self.rows.iter().rev().find(|row| row.tier <= tier.tier()).unwrap_or(&self.rows[0]);
-        KernelSet { format: self, row }
+        KernelSet { format: self, row, proof: tier }
     }
 }
 
@@ -212,6 +217,7 @@ impl Format {
 pub struct KernelSet {
     format: &'static Format,
     row: &'static TierKernels,
+    proof: Supported,
 }
 
 impl fmt::Debug for KernelSet {
@@ -245,6 +251,48 @@ impl KernelSet {
         );
         // SAFETY: the row's tier is one that this CPU has: `Format::kernels` took the proof.
         unsafe { (self.row.dequantise)(bytes, out) }
+    }
+
+    /// Quantises whole rows of `cols` weights, in order. With `importance`, one number a column, the squared error of a
+    /// weight counts that much. The result is the same bytes on every tier.
+    ///
+    /// ```
+    /// use quantsmith_kernels::{Registry, Supported};
+    /// let kernels = Registry::builtin().by_name("Q8_0").expect("built in").kernels(Supported::SCALAR);
+    /// let weights: Vec<f32> = (-16..16).map(|w| w as f32).collect();
+    /// let (mut block, mut again) = ([0; 34], [0.0; 32]);
+    /// kernels.quantise(&weights, 32, None, &mut block)?;
+    /// kernels.dequantise(&block, &mut again);
+    /// assert!(weights.iter().zip(again).all(|(w, a)| (w - a).abs() < 0.07));
+    /// # Ok::<(), quantsmith_kernels::QuantiseError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// * if a weight is not finite, or the importance is negative, not finite or not of `cols` entries
+    /// * if the rules of the format cannot be turned round
+    ///
+    /// # Panics
+    /// * if `weights` is not whole rows of whole blocks, or `out` has not exactly their bytes
+    pub fn quantise(
+        &self,
+        weights: &[f32],
+        cols: usize,
+        importance: Option<&[f32]>,
+        out: &mut [u8],
+    ) -> Result<(), QuantiseError> {
+        let row_bytes = self.blocks(cols) * self.format.bytes;
+        let whole = if cols == 0 { weights.is_empty() } else { weights.len().is_multiple_of(cols) };
+        assert!(whole, "{} weights are not whole rows of {cols}", weights.len());
+        let rows = weights.len().checked_div(cols).unwrap_or(0);
+        assert!(
+            out.len() == rows * row_bytes,
+            "output of {} bytes for {rows} rows of {row_bytes}",
+            out.len()
+        );
+        if rows == 0 {
+            return Ok(());
+        }
+        quantise::rows(self.format, self.proof, weights, cols, importance, out)
     }
 
     /// The dot product of one row of the file's layout with one row of quantised activations.

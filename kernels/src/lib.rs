@@ -24,6 +24,7 @@ pub mod formats;
 pub mod ops;
 mod out;
 pub mod panel;
+mod quantise;
 mod registry;
 
 pub use act::{ActGroup, Activations};
@@ -31,6 +32,7 @@ pub use cpu::{Cpu, Supported};
 pub use format::{Derived, Field, FieldType, Format, KernelSet, Product, TierKernels, Values};
 pub use out::OutMut;
 pub use panel::PANEL;
+pub use quantise::QuantiseError;
 pub use quantsmith_macros::{quant_format, quant_formats, tiered};
 pub use registry::Registry;
 

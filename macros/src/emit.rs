@@ -6,6 +6,7 @@
 //! Every tier is emitted, each under its `cfg`, because a macro does not know the target.
 
 use crate::ast::{Derived, FieldType};
+use crate::emit_inverse;
 use crate::isa::{IsaSpec, TIERS, lower};
 use crate::model::{Codes, Each, Format, Part, Source, Values};
 use crate::names;
@@ -85,10 +86,15 @@ fn facts(format: &Format) -> TokenStream {
             quote!(#k::Values::Codes { group: #group, bits: #bits, bias: #bias, max: #max, table: #table, offset: #offset })
         }
     };
+    let inverse = match &format.values {
+        Values::Float(_) => quote!(::core::result::Result::Err("a number is converted")),
+        Values::Codes(codes) => emit_inverse::inverse(format, codes),
+    };
     quote! {
         #k::Format {
             name: #name, about: #about, id: #id, elements: #elements, bytes: #bytes,
             fields: &[#(#fields),*], values: #values, tiers: &[#(#k::Tier::#tiers),*], rows: #module::ROWS,
+            inverse: #inverse,
         }
     }
 }
@@ -106,7 +112,7 @@ fn first_line(docs: &[syn::Attribute]) -> String {
     line.unwrap_or_default()
 }
 
-fn field_type(ty: FieldType) -> proc_macro2::Ident {
+pub(crate) fn field_type(ty: FieldType) -> proc_macro2::Ident {
     let name = ty.name();
     format_ident!("{}{}", name[..1].to_uppercase(), name[1..])
 }

@@ -11,6 +11,8 @@ mod ast;
 mod check;
 mod diag;
 mod emit;
+mod emit_inverse;
+mod inverse;
 mod isa;
 mod model;
 mod names;

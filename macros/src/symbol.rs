@@ -103,6 +103,53 @@ impl Symbol {
 }
 
 impl Tree {
+    /// The value for one assignment of the block's bits.
+    pub(crate) fn value(&self, tables: &dyn Fn(&str, i64) -> i64, bit: &dyn Fn(usize) -> bool) -> i64 {
+        let sub = |tree: &Tree| tree.value(tables, bit);
+        match self {
+            Tree::Leaf(bits, offset) => {
+                let set = |b: &Bit| match *b {
+                    Bit::Zero => false,
+                    Bit::One => true,
+                    Bit::Block { index, inverted } => bit(index) != inverted,
+                };
+                offset + bits.iter().enumerate().map(|(k, b)| i64::from(set(b)) << k).sum::<i64>()
+            }
+            Tree::Table(name, index) => tables(name, sub(index)),
+            Tree::Parity(a) => i64::from(sub(a).count_ones() & 1),
+            Tree::If(cond, a, b) => sub(if sub(cond) != 0 { a } else { b }),
+            Tree::Binary(op, a, b) => operate(*op, sub(a), sub(b)).unwrap_or(0),
+        }
+    }
+
+    /// The same tree with its block bits numbered as they first occur; `order` gets the bits.
+    pub(crate) fn renamed(&self, order: &mut Vec<usize>) -> Tree {
+        match self {
+            Tree::Leaf(bits, offset) => {
+                let rename = |b: &Bit| match *b {
+                    Bit::Block { index, inverted } => {
+                        let known = order.iter().position(|o| *o == index);
+                        let index = known.unwrap_or_else(|| {
+                            order.push(index);
+                            order.len() - 1
+                        });
+                        Bit::Block { index, inverted }
+                    }
+                    other => other,
+                };
+                Tree::Leaf(bits.iter().map(rename).collect(), *offset)
+            }
+            Tree::Table(name, a) => Tree::Table(name.clone(), Box::new(a.renamed(order))),
+            Tree::Parity(a) => Tree::Parity(Box::new(a.renamed(order))),
+            Tree::Binary(op, a, b) => {
+                Tree::Binary(*op, Box::new(a.renamed(order)), Box::new(b.renamed(order)))
+            }
+            Tree::If(c, a, b) => {
+                Tree::If(Box::new(c.renamed(order)), Box::new(a.renamed(order)), Box::new(b.renamed(order)))
+            }
+        }
+    }
+
     fn uses(&self, into: &mut BTreeSet<usize>) {
         match self {
             Tree::Leaf(bits, _) => into.extend(bits.iter().filter_map(|b| match b {
@@ -253,7 +300,12 @@ fn binary(e: &Expr, op: BinaryOp, a: Symbol, b: Symbol) -> Result<Symbol> {
 }
 
 fn constant(e: &Expr, op: BinaryOp, x: i64, y: i64) -> Result<i64> {
-    let value = match op {
+    operate(op, x, y).ok_or_else(|| Error::new(e.span, format!("{x} and {y} cannot be combined here")))
+}
+
+/// The operation on two numbers, where it has a result.
+fn operate(op: BinaryOp, x: i64, y: i64) -> Option<i64> {
+    match op {
         BinaryOp::Add => x.checked_add(y),
         BinaryOp::Sub => x.checked_sub(y),
         BinaryOp::Mul => x.checked_mul(y),
@@ -270,8 +322,7 @@ fn constant(e: &Expr, op: BinaryOp, x: i64, y: i64) -> Result<i64> {
         BinaryOp::Ge => Some(i64::from(x >= y)),
         BinaryOp::Eq => Some(i64::from(x == y)),
         BinaryOp::Ne => Some(i64::from(x != y)),
-    };
-    value.ok_or_else(|| Error::new(e.span, format!("{x} and {y} cannot be combined here")))
+    }
 }
 
 /// The result, if the operation only moves bits.

@@ -1,0 +1,586 @@
+//! The search: scales, offsets and codes of a block, for whatever structure the format has.
+//!
+//! Every format is the same problem: floats, of which there is one for a block or one for each group; whole numbers of the
+//! groups, which may be just 1; and codes. It is solved from below.
+//!
+//! 1. Each group alone: the scale (and offset) that would be best if it could be any number. Candidates from a little
+//!    above what covers the group down to where much is clipped, then least squares.
+//! 2. The floats: candidates from the groups' wishes. For each, every group takes the whole numbers near its wish that
+//!    give the least error with the codes that follow.
+//! 3. Least squares for the floats, with all numbers and codes kept; then 2 again for that one candidate, as long as it
+//!    gets better.
+//!
+//! Every error is that of the numbers that the block can hold, so no rounding comes after the choice.
+
+use super::grid::{Entries, Rows};
+use super::inverse::{Codes, Inverse, Levels, Part, put, word};
+use super::lanes::{MAX_LEVELS, Set, Steps, Sums};
+use super::number::{Number, around, nearest};
+use crate::FieldType;
+
+/// Candidates for a group's scale, in each direction.
+const GROUP_CANDIDATES: usize = 32;
+/// Candidates for a float.
+const FLOAT_CANDIDATES: usize = 16;
+/// Shrinkings of a range from either end.
+const RANGE_CANDIDATES: usize = 5;
+/// Rounds of least squares.
+const ROUNDS: usize = 4;
+
+/// A whole number that a group can have, times the constant, and the bits that make it.
+type Whole = (f32, usize);
+
+/// What is the same for every block of a format.
+pub(super) struct Problem {
+    inverse: &'static Inverse,
+    set: Set,
+    elements: usize,
+    /// Weights of a group.
+    pub(super) group: usize,
+    /// Groups that share their floats.
+    span: usize,
+    steps: Steps,
+    /// The stored code of each level, in the order of levels.
+    order: Vec<u8>,
+    /// The value of each level.
+    values: Vec<i32>,
+    scales: Vec<Whole>,
+    offsets: Vec<Whole>,
+    entries: Option<Entries>,
+}
+
+/// What would be best for a group alone.
+#[derive(Clone, Copy, Debug, Default)]
+struct Wish {
+    scale: f32,
+    offset: f32,
+    /// The mean code.
+    mean: f32,
+}
+
+/// A group's part of a solution.
+#[derive(Clone, Copy, Debug, Default)]
+struct Chosen {
+    scale: f32,
+    offset: f32,
+    whole: [Whole; 2],
+}
+
+/// Sums of a group that do not depend on codes.
+#[derive(Clone, Copy, Debug, Default)]
+struct Fixed {
+    w: f32,
+    x: f32,
+    xx: f32,
+}
+
+/// A block being solved, with the memory that takes.
+pub(super) struct Work {
+    /// The weights, scaled so that the largest magnitude is from a half to one, and what that took.
+    x: Vec<f32>,
+    unit: f64,
+    w: Vec<f32>,
+    fixed: Vec<Fixed>,
+    wishes: Vec<Wish>,
+    chosen: Vec<Chosen>,
+    trial: Vec<Chosen>,
+    numbers: Vec<u8>,
+    rows: Option<Rows>,
+}
+
+fn wholes(part: &Part) -> Vec<Whole> {
+    let mut all: Vec<Whole> =
+        part.values.iter().enumerate().map(|(bits, v)| (f32::from(*v) * part.factor, bits)).collect();
+    all.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+    all.dedup_by(|a, b| a.0 == b.0);
+    all
+}
+
+fn levels(levels: Levels) -> Option<(Steps, Vec<u8>, Vec<i32>)> {
+    let mut all: Vec<(i32, u8)> = match levels {
+        Levels::Range(low, high) => (low..=high).enumerate().map(|(n, v)| (v, n as u8)).collect(),
+        Levels::List(list) => list.iter().enumerate().map(|(n, v)| (i32::from(*v), n as u8)).collect(),
+    };
+    all.sort_unstable();
+    all.dedup_by_key(|(v, _)| *v);
+    let (low, high) = (all.first()?.0 as f32, all.last()?.0 as f32);
+    let mut steps = Steps { low, high, count: 0, halfway: [0.0; MAX_LEVELS], jump: [0.0; MAX_LEVELS] };
+    if let Levels::List(_) = levels {
+        steps.count = all.len();
+        for (k, pair) in all.windows(2).enumerate() {
+            steps.halfway[k] = (pair[0].0 + pair[1].0) as f32 * 0.5;
+            steps.jump[k] = (pair[1].0 - pair[0].0) as f32;
+        }
+    }
+    let (values, order) = all.into_iter().unzip();
+    Some((steps, order, values))
+}
+
+impl Problem {
+    pub(super) fn new(inverse: &'static Inverse, set: Set, elements: usize, group: usize) -> Self {
+        let ranges = match &inverse.codes {
+            Codes::Each { levels: all, .. } | Codes::Joint { levels: all, .. } => levels(*all),
+            Codes::Grid(_) => None,
+        };
+        let entries = match &inverse.codes {
+            Codes::Grid(grid) => Some(Entries::new(grid)),
+            _ => None,
+        };
+        let (steps, order, values) = ranges.unwrap_or_else(|| {
+            let magnitude = entries.as_ref().map_or(0.0, |e| e.largest);
+            let nothing = [0.0; MAX_LEVELS];
+            (
+                Steps { low: 0.0, high: magnitude, count: 0, halfway: nothing, jump: nothing },
+                Vec::new(),
+                Vec::new(),
+            )
+        });
+        let scales = wholes(&inverse.scale);
+        let offsets = inverse.offset.as_ref().map_or(Vec::new(), wholes);
+        let single = inverse.scale.floats.len() == 1;
+        // Groups that have nothing of their own are one.
+        let alone = single && scales.len() == 1 && offsets.len() <= 1 && entries.is_none();
+        let group = if alone { elements } else { group };
+        let span = if single { elements / group } else { 1 };
+        Problem { inverse, set, elements, group, span, steps, order, values, scales, offsets, entries }
+    }
+
+    /// The memory for blocks of this format.
+    pub(super) fn work(&self) -> Work {
+        let groups = self.elements / self.group;
+        Work {
+            x: vec![0.0; self.elements],
+            unit: 1.0,
+            w: vec![1.0; self.elements],
+            fixed: vec![Fixed::default(); groups],
+            wishes: vec![Wish::default(); groups],
+            chosen: vec![Chosen::default(); groups],
+            trial: vec![Chosen::default(); groups],
+            numbers: vec![0; self.elements],
+            rows: self.entries.as_ref().map(|entries| Rows::new(entries, self.elements)),
+        }
+    }
+
+    /// Half the number of levels: how fine codes are.
+    fn fineness(&self) -> f32 {
+        match (&self.entries, self.steps.count) {
+            (Some(entries), _) => entries.magnitudes,
+            (None, 0) => 0.5 * (self.steps.high - self.steps.low),
+            (None, count) => 0.5 * count as f32,
+        }
+    }
+
+    /// Solves a block and writes it, into bytes that are zero. `w` are the weights' weights.
+    pub(super) fn block(&self, x: &[f32], w: Option<&[f32]>, work: &mut Work, block: &mut [u8]) {
+        work.take(x, w);
+        for (g, fixed) in work.fixed.iter_mut().enumerate() {
+            let range = g * self.group..(g + 1) * self.group;
+            let (mut one, mut first, mut second) = (0.0f64, 0.0f64, 0.0f64);
+            for (x, w) in work.x[range.clone()].iter().zip(&work.w[range]) {
+                let (x, w) = (f64::from(*x), f64::from(*w));
+                one += w;
+                first += w * x;
+                second += w * x * x;
+            }
+            *fixed = Fixed { w: one as f32, x: first as f32, xx: second as f32 };
+        }
+        if let (Some(entries), Some(rows)) = (&self.entries, &mut work.rows) {
+            rows.fill(entries, self.set, &work.x, &work.w, self.group);
+        }
+        for first in (0..work.fixed.len()).step_by(self.span) {
+            self.span(first..first + self.span, work, block);
+        }
+        self.write_codes(work, block);
+    }
+
+    fn error(&self, work: &Work, g: usize, scale: f32, offset: f32) -> f32 {
+        match (&self.entries, &work.rows) {
+            (Some(entries), Some(rows)) => {
+                work.fixed[g].xx + rows.best(entries, self.rows_of(entries, work, g), scale).error(scale)
+            }
+            _ => self.set.error(work.xs(g, self.group), work.ws(g, self.group), &self.steps, scale, offset),
+        }
+    }
+
+    fn sums(&self, work: &Work, g: usize, scale: f32, offset: f32) -> Sums {
+        match (&self.entries, &work.rows) {
+            (Some(entries), Some(rows)) => {
+                let best = rows.best(entries, self.rows_of(entries, work, g), scale);
+                Sums { c: 0.0, cc: best.b, xc: best.a }
+            }
+            _ => self.set.sums(work.xs(g, self.group), work.ws(g, self.group), &self.steps, scale, offset),
+        }
+    }
+
+    fn rows_of(&self, _entries: &Entries, work: &Work, g: usize) -> std::ops::Range<usize> {
+        let Codes::Grid(grid) = &self.inverse.codes else { return 0..0 };
+        let cells = self.group / grid.width;
+        debug_assert!((g + 1) * self.group <= work.x.len(), "a group of the block");
+        g * cells..(g + 1) * cells
+    }
+
+    /// Scale, offset and codes of groups that share their floats.
+    fn span(&self, groups: std::ops::Range<usize>, work: &mut Work, block: &mut [u8]) {
+        let turned = groups.len() == 1 || self.scales[0].0 < 0.0;
+        for g in groups.clone() {
+            work.wishes[g] = if self.offsets.is_empty() {
+                self.wish_scaled(work, g, turned)
+            } else {
+                self.wish_offset(work, g)
+            };
+        }
+        let offset_ty = self.inverse.offset.as_ref().map(|o| o.ty);
+        // The offsets' sign is that of most, where their whole numbers have no sign.
+        let one_sided = !self.offsets.is_empty() && self.offsets.len() > 1;
+        let side = groups.clone().map(|g| work.wishes[g].offset).sum::<f32>();
+        if one_sided {
+            for g in groups.clone() {
+                if work.wishes[g].offset * side < 0.0 {
+                    work.wishes[g] = Wish { offset: 0.0, ..self.wish_scaled(work, g, false) };
+                }
+            }
+        }
+        let ty = self.inverse.scale.ty;
+        let anchors = Anchors::new(&self.scales, groups.clone().map(|g| work.wishes[g].scale));
+        let offset_anchors = Anchors::new(&self.offsets, groups.clone().map(|g| work.wishes[g].offset));
+        let mut best = Solution::worst();
+        let first_offset = offset_ty.map(|ty| work.nearest(ty, offset_anchors.largest()));
+        for candidate in anchors.candidates() {
+            let near = around(ty, f64::from(candidate) * work.unit);
+            let near = if self.scales.len() == 1 { &near[..] } else { &near[..1] };
+            for number in near {
+                self.attempt(groups.clone(), [Some(*number), first_offset], work, &mut best);
+            }
+        }
+        if let Some(offset_ty) = offset_ty {
+            for candidate in offset_anchors.candidates() {
+                let number = work.nearest(offset_ty, candidate);
+                self.attempt(groups.clone(), [best.floats[0], Some(number)], work, &mut best);
+            }
+        }
+        for _ in 0..ROUNDS {
+            let before = best.error;
+            let [scale, offset] = self.least_squares(groups.clone(), work, &best);
+            let floats = [Some(nearest(ty, scale)), offset_ty.map(|ty| nearest(ty, offset))];
+            self.attempt(groups.clone(), floats, work, &mut best);
+            if best.error >= before {
+                break;
+            }
+        }
+        for g in groups.clone() {
+            let own = work.chosen[g];
+            self.inverse.scale.put_code(block, g, own.whole[0].1);
+            if let Some(offset) = &self.inverse.offset {
+                offset.put_code(block, g, own.whole[1].1);
+            }
+        }
+        let bits = |n: usize| best.floats[n].map_or(0, |f| f.bits);
+        self.inverse.scale.put_float(block, groups.start, bits(0));
+        if let Some(offset) = &self.inverse.offset {
+            offset.put_float(block, groups.start, bits(1));
+        }
+    }
+
+    /// Lets every group choose with these floats, and keeps the result if it is better.
+    fn attempt(
+        &self,
+        groups: std::ops::Range<usize>,
+        floats: [Option<Number>; 2],
+        work: &mut Work,
+        best: &mut Solution,
+    ) {
+        let value = |n: usize| floats[n].map_or(0.0, |f| (f.value / work.unit) as f32);
+        let (scale, offset) = (value(0), value(1));
+        let mut error = 0.0f64;
+        for g in groups.clone() {
+            let (own, chosen) = self.choose(work, g, scale, offset);
+            work.trial[g] = chosen;
+            error += f64::from(own);
+            if error >= best.error {
+                return;
+            }
+        }
+        *best = Solution { floats, error };
+        work.chosen[groups.clone()].copy_from_slice(&work.trial[groups]);
+    }
+
+    /// The whole numbers of a group that give the least error with these floats.
+    fn choose(&self, work: &Work, g: usize, scale: f32, offset: f32) -> (f32, Chosen) {
+        let (wish, fixed) = (work.wishes[g], work.fixed[g]);
+        let mut best = (f32::INFINITY, Chosen::default());
+        let center = place(&self.scales, wish.scale / scale);
+        for whole in &self.scales[center.saturating_sub(1)..(center + 2).min(self.scales.len())] {
+            let s = scale * whole.0;
+            if self.offsets.is_empty() {
+                let error = self.error(work, g, s, 0.0);
+                if error < best.0 {
+                    best = (error, Chosen { scale: s, offset: 0.0, whole: [*whole, (0.0, 0)] });
+                }
+                continue;
+            }
+            let wanted = fixed.x / fixed.w - s * wish.mean;
+            let near = place(&self.offsets, wanted / offset);
+            for other in &self.offsets[near.saturating_sub(1)..(near + 2).min(self.offsets.len())] {
+                let o = offset * other.0;
+                let error = self.error(work, g, s, o);
+                if error < best.0 {
+                    best = (error, Chosen { scale: s, offset: o, whole: [*whole, *other] });
+                }
+            }
+        }
+        best
+    }
+
+    /// The floats that would be best with all whole numbers and codes kept.
+    fn least_squares(&self, groups: std::ops::Range<usize>, work: &Work, best: &Solution) -> [f64; 2] {
+        let (mut cc, mut co, mut oo, mut xc, mut xo) = (0.0, 0.0, 0.0, 0.0, 0.0);
+        for g in groups {
+            let own = &work.chosen[g];
+            let sums = self.sums(work, g, own.scale, own.offset);
+            let (k, m) = (f64::from(own.whole[0].0), f64::from(own.whole[1].0));
+            cc += k * k * f64::from(sums.cc);
+            co += k * m * f64::from(sums.c);
+            oo += m * m * f64::from(work.fixed[g].w);
+            xc += k * f64::from(sums.xc);
+            xo += m * f64::from(work.fixed[g].x);
+        }
+        let kept = best.floats.map(|f| f.map_or(0.0, |f| f.value));
+        let determinant = cc * oo - co * co;
+        if self.offsets.is_empty() || oo == 0.0 {
+            return if cc > 0.0 { [xc / cc * work.unit, kept[1]] } else { kept };
+        }
+        if determinant <= 1e-9 * cc * oo {
+            return if cc > 0.0 { kept } else { [kept[0], xo / oo * work.unit] };
+        }
+        [(xc * oo - xo * co) / determinant * work.unit, (xo * cc - xc * co) / determinant * work.unit]
+    }
+
+    /// The best scale for a group alone; `turned` where it may be negative.
+    fn wish_scaled(&self, work: &Work, g: usize, turned: bool) -> Wish {
+        let (low, high) = match &self.entries {
+            Some(entries) => (-entries.largest, entries.largest),
+            None => (self.steps.low, self.steps.high),
+        };
+        let (least, most) = extent(work.xs(g, self.group));
+        let cover = |most: f32, least: f32| {
+            let up = if high > 0.0 { most.max(0.0) / high } else { 0.0 };
+            let down = if low < 0.0 { least.min(0.0) / low } else { 0.0 };
+            up.max(down)
+        };
+        let fineness = self.fineness();
+        let (from, to) = (fineness / (fineness + 6.0), 1.0 + 1.0 / fineness);
+        let mut best = (f32::INFINITY, Wish::default());
+        self.improve(work, g, 0.0, 0.0, &mut best);
+        let symmetric = low == -high;
+        let directions = [cover(most, least), -cover(-least, -most)];
+        for largest in &directions[..if turned && !symmetric { 2 } else { 1 }] {
+            for n in 0..GROUP_CANDIDATES {
+                let t = from + (to - from) * n as f32 / (GROUP_CANDIDATES - 1) as f32;
+                self.improve(work, g, largest * t, 0.0, &mut best);
+            }
+        }
+        for _ in 0..ROUNDS {
+            let sums = self.sums(work, g, best.1.scale, 0.0);
+            if !self.improve(work, g, sums.xc / sums.cc, 0.0, &mut best) {
+                break;
+            }
+        }
+        Wish { mean: self.mean(work, g, best.1.scale, 0.0), ..best.1 }
+    }
+
+    /// Keeps a scale and an offset if they are better.
+    fn improve(&self, work: &Work, g: usize, scale: f32, offset: f32, best: &mut (f32, Wish)) -> bool {
+        let error = self.error(work, g, scale, offset);
+        let better = error < best.0;
+        if better {
+            *best = (error, Wish { scale, offset, mean: 0.0 });
+        }
+        better
+    }
+
+    fn mean(&self, work: &Work, g: usize, scale: f32, offset: f32) -> f32 {
+        if self.offsets.is_empty() { 0.0 } else { self.sums(work, g, scale, offset).c / work.fixed[g].w }
+    }
+
+    /// The best scale and offset for a group alone.
+    fn wish_offset(&self, work: &Work, g: usize) -> Wish {
+        let (least, most) = extent(work.xs(g, self.group));
+        let (low, high) = (self.steps.low, self.steps.high);
+        let range = most - least;
+        let fixed = work.fixed[g];
+        let mut best = (f32::INFINITY, Wish::default());
+        let refined = |scale: f32, offset: f32| {
+            let sums = self.sums(work, g, scale, offset);
+            let [cc, c, xc] = [sums.cc, sums.c, sums.xc].map(f64::from);
+            let [w, x] = [fixed.w, fixed.x].map(f64::from);
+            let determinant = cc * w - c * c;
+            if determinant <= 1e-9 * cc * w {
+                return (0.0, (x / w) as f32);
+            }
+            (((xc * w - x * c) / determinant) as f32, ((x * cc - xc * c) / determinant) as f32)
+        };
+        let most_shrunk = 1.2 / (high - low + 2.0);
+        for n in 0..RANGE_CANDIDATES * RANGE_CANDIDATES {
+            let part = |n: usize| most_shrunk * n as f32 / (RANGE_CANDIDATES - 1) as f32;
+            let bottom = least + range * part(n % RANGE_CANDIDATES);
+            let top = most - range * part(n / RANGE_CANDIDATES);
+            let scale = (top - bottom) / (high - low);
+            let offset = bottom - scale * low;
+            self.improve(work, g, scale, offset, &mut best);
+            let (scale, offset) = refined(scale, offset);
+            self.improve(work, g, scale, offset, &mut best);
+        }
+        for _ in 0..ROUNDS {
+            let (scale, offset) = refined(best.1.scale, best.1.offset);
+            if !self.improve(work, g, scale, offset, &mut best) {
+                break;
+            }
+        }
+        Wish { mean: self.mean(work, g, best.1.scale, best.1.offset), ..best.1 }
+    }
+
+    /// Writes the codes that the chosen scales and offsets give.
+    fn write_codes(&self, work: &mut Work, block: &mut [u8]) {
+        let groups = work.chosen.len();
+        for g in 0..groups {
+            let own = work.chosen[g];
+            if let (Some(entries), Some(rows)) = (&self.entries, &work.rows) {
+                rows.write(entries, (&work.x, &work.w), g, groups, own.scale, block);
+                continue;
+            }
+            let range = g * self.group..(g + 1) * self.group;
+            let (x, out) = (&work.x[range.clone()], &mut work.numbers[range]);
+            self.set.codes(x, &self.steps, own.scale, own.offset, out);
+        }
+        self.pack(&work.numbers, block);
+    }
+
+    /// Writes codes, given by the number of their level.
+    pub(super) fn pack(&self, numbers: &[u8], block: &mut [u8]) {
+        match &self.inverse.codes {
+            Codes::Each { bits, places, .. } => {
+                for (i, number) in numbers.iter().enumerate() {
+                    put(block, places, i * bits, *bits, usize::from(self.order[usize::from(*number)]));
+                }
+            }
+            Codes::Joint { cells, .. } => {
+                for cell in *cells {
+                    let elements = cell.elements.len() / 2;
+                    let number = |n: usize| usize::from(numbers[word(cell.elements, n)]);
+                    let combination =
+                        (0..elements).rev().fold(0, |all, n| all * self.order.len() + number(n));
+                    put(block, cell.bits, 0, cell.bits.len() / 2, word(cell.inverse, combination));
+                }
+            }
+            Codes::Grid(_) => {}
+        }
+    }
+
+    /// The codes of the block that was solved last.
+    pub(super) fn codes<'a>(&'a self, work: &'a Work) -> impl Iterator<Item = i32> + 'a {
+        work.numbers.iter().map(|n| self.values[usize::from(*n)])
+    }
+
+    /// The scale of the first group of the block that was solved last.
+    pub(super) fn scale_of(&self, work: &Work) -> f64 {
+        f64::from(work.chosen[0].scale) * work.unit
+    }
+
+    #[cfg(test)]
+    pub(super) fn values(&self) -> &[i32] {
+        &self.values
+    }
+}
+
+/// The floats of a solution and its error.
+struct Solution {
+    floats: [Option<Number>; 2],
+    error: f64,
+}
+
+impl Solution {
+    fn worst() -> Self {
+        Solution { floats: [None; 2], error: f64::INFINITY }
+    }
+}
+
+/// What a float may be so that the largest wish can be met.
+struct Anchors {
+    values: Vec<f32>,
+    /// Different whole numbers.
+    count: usize,
+}
+
+impl Anchors {
+    fn new(wholes: &[Whole], wishes: impl Iterator<Item = f32>) -> Self {
+        let largest = wishes.fold(0.0f32, |a, b| if b.abs() > a.abs() { b } else { a });
+        let ends = [wholes.last(), wholes.first()];
+        let mut ends: Vec<f32> = ends.into_iter().flatten().map(|w| w.0).filter(|w| *w != 0.0).collect();
+        ends.dedup();
+        if let [a, b] = ends[..]
+            && a * b > 0.0
+        {
+            // All of one sign: only the largest can meet the largest wish.
+            ends = vec![if a.abs() > b.abs() { a } else { b }];
+        }
+        Anchors { values: ends.iter().map(|end| largest / end).collect(), count: wholes.len() }
+    }
+
+    fn largest(&self) -> f32 {
+        self.values.first().copied().unwrap_or(0.0)
+    }
+
+    fn candidates(&self) -> Vec<f32> {
+        if self.count <= 1 {
+            return self.values.clone();
+        }
+        let n = self.count as f32;
+        let (from, to) = (n / (n + 8.0), 1.0 + 2.0 / n);
+        let step = (to - from) / (FLOAT_CANDIDATES - 1) as f32;
+        let all =
+            self.values.iter().flat_map(|v| (0..FLOAT_CANDIDATES).map(move |k| v * (from + step * k as f32)));
+        all.collect()
+    }
+}
+
+/// The place of the number nearest to a value.
+fn place(wholes: &[Whole], value: f32) -> usize {
+    if wholes.len() <= 1 || value.is_nan() {
+        return 0;
+    }
+    let above = wholes.partition_point(|w| w.0 < value).clamp(1, wholes.len() - 1);
+    if value - wholes[above - 1].0 < wholes[above].0 - value { above - 1 } else { above }
+}
+
+fn extent(x: &[f32]) -> (f32, f32) {
+    x.iter().fold((f32::INFINITY, f32::NEG_INFINITY), |(a, b), x| (a.min(*x), b.max(*x)))
+}
+
+impl Work {
+    /// Takes a block's weights, scaled by a power of two.
+    fn take(&mut self, x: &[f32], w: Option<&[f32]>) {
+        let largest = x.iter().fold(0.0f32, |m, x| m.max(x.abs()));
+        // The power of two above it: an f32 is a normal f64, whose upper bits are sign and exponent.
+        let power = f64::from_bits(f64::from(largest).to_bits() >> 52 << 52);
+        self.unit = if largest > 0.0 { 2.0 * power } else { 1.0 };
+        for (to, from) in self.x.iter_mut().zip(x) {
+            *to = (f64::from(*from) / self.unit) as f32;
+        }
+        match w {
+            Some(w) => self.w.copy_from_slice(w),
+            None => self.w.fill(1.0),
+        }
+    }
+
+    fn xs(&self, g: usize, group: usize) -> &[f32] {
+        &self.x[g * group..(g + 1) * group]
+    }
+
+    fn ws(&self, g: usize, group: usize) -> &[f32] {
+        &self.w[g * group..(g + 1) * group]
+    }
+
+    fn nearest(&self, ty: FieldType, value: f32) -> Number {
+        nearest(ty, f64::from(value) * self.unit)
+    }
+}
