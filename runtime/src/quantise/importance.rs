@@ -2,9 +2,10 @@
 
 use std::collections::HashMap;
 use std::fs;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use crate::files::{FileError, ModelFile, TypeTable, Value};
+use crate::files::{FileError, ModelFile, Quoted, TypeTable, Value};
 
 /// How much each column of each matrix weighs: the mean square of what is multiplied with it.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -17,6 +18,9 @@ pub struct Importance {
     pub chunks: Option<u32>,
     columns: HashMap<String, Vec<f32>>,
 }
+
+/// How a GGUF file starts.
+const MAGIC: &[u8] = b"GGUF";
 
 /// Endings of the two tensors that a GGUF file has for a matrix.
 const SUMS: &str = ".in_sum2";
@@ -33,28 +37,44 @@ impl Importance {
     /// - a number in it is negative or not finite
     pub fn read(path: &Path, types: &dyn TypeTable) -> Result<Self, FileError> {
         let io = |e| FileError::io(path, "read the file", e);
-        let size = fs::metadata(path).map_err(io)?.len();
-        let mut head = [0; 4];
-        let read = std::io::Read::read(&mut fs::File::open(path).map_err(io)?, &mut head).map_err(io)?;
-        let found = if head[..read] == *b"GGUF" {
-            Self::from_gguf(path, types)?
-        } else if size > MAX_BYTES {
+        let mut file = fs::File::open(path).map_err(io)?;
+        let mut bytes = Vec::new();
+        (&mut file).take(MAGIC.len() as u64).read_to_end(&mut bytes).map_err(io)?;
+        if bytes == MAGIC {
+            return Self::from_gguf(path, &ModelFile::open(path, types)?);
+        }
+        let size = file.metadata().map_err(io)?.len();
+        if size > MAX_BYTES {
             return Err(refuse(path, format!("{size} bytes of importance, accepted: at most {MAX_BYTES}")));
-        } else {
-            Self::from_binary(path, &fs::read(path).map_err(io)?)?
-        };
+        }
+        file.read_to_end(&mut bytes).map_err(io)?;
+        Self::from_binary(path, &bytes)
+    }
+
+    /// Reads what is in memory already. `name` stands for the path in messages.
+    ///
+    /// # Errors
+    /// As [`Importance::read`], without those of the file system.
+    pub fn from_bytes(name: &Path, bytes: Vec<u8>, types: &dyn TypeTable) -> Result<Self, FileError> {
+        if bytes.starts_with(MAGIC) {
+            return Self::from_gguf(name, &ModelFile::from_bytes(name, bytes, types)?);
+        }
+        Self::from_binary(name, &bytes)
+    }
+
+    /// Takes only numbers that can weigh something.
+    fn checked(self) -> Result<Self, FileError> {
         let wrong = |values: &[f32]| values.iter().copied().find(|v| !v.is_finite() || *v < 0.0);
-        match found.columns.iter().find_map(|(name, values)| Some((name, wrong(values)?))) {
-            Some((name, value)) => Err(refuse(
-                path,
-                format!("importance of '{}': found {value}, accepted: 0 or more", name.escape_debug()),
-            )),
-            None => Ok(found),
+        match self.columns.iter().find_map(|(name, values)| Some((name, wrong(values)?))) {
+            Some((name, value)) => {
+                let name = Quoted(name.as_bytes());
+                Err(refuse(&self.path, format!("importance of {name}: found {value}, accepted: 0 or more")))
+            }
+            None => Ok(self),
         }
     }
 
-    fn from_gguf(path: &Path, types: &dyn TypeTable) -> Result<Self, FileError> {
-        let file = ModelFile::open(path, types)?;
+    fn from_gguf(path: &Path, file: &ModelFile) -> Result<Self, FileError> {
         let metadata = file.metadata();
         let mut found = Self {
             path: path.into(),
@@ -69,16 +89,17 @@ impl Importance {
             let Some(name) = sums.name.strip_suffix(SUMS) else { continue };
             let counts = file.tensor(&format!("{name}{COUNTS}"));
             let Some(counts) = counts.filter(|c| c.type_id == 0 && sums.type_id == 0) else {
-                return Err(refuse(path, format!("no counts of f32 for '{}'", sums.name.escape_debug())));
+                let name = Quoted(sums.name.as_bytes());
+                return Err(refuse(path, format!("no counts of f32 for {name}")));
             };
             let (values, counts) = (floats(&file.data(sums)), floats(&file.data(counts)));
             let columns = values.len() / counts.len().max(1);
             if columns == 0 || columns * counts.len() != values.len() {
                 let (values, counts) = (values.len(), counts.len());
-                let name = sums.name.escape_debug();
+                let name = Quoted(sums.name.as_bytes());
                 return Err(refuse(
                     path,
-                    format!("{values} sums and {counts} counts for '{name}' do not go together"),
+                    format!("{values} sums and {counts} counts for {name} do not go together"),
                 ));
             }
             let means = values.chunks(columns).zip(&counts).flat_map(|(sums, &count)| {
@@ -90,7 +111,7 @@ impl Importance {
         if found.columns.is_empty() {
             return Err(refuse(path, format!("no tensor ends in '{SUMS}': this is no file of importance")));
         }
-        Ok(found)
+        found.checked()
     }
 
     fn from_binary(path: &Path, bytes: &[u8]) -> Result<Self, FileError> {
@@ -112,7 +133,7 @@ impl Importance {
             let length = rest.count("length of the name of the text", 1)?;
             found.dataset = Some(String::from_utf8_lossy(rest.take(length)?).into_owned());
         }
-        Ok(found)
+        found.checked()
     }
 
     /// The number of matrices.

@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::mix::{self, Facts, Mix, Part, Place};
 use super::{QuantiseOptions, Target};
 use crate::error::Error;
-use crate::files::{FileError, ModelFile, TensorInfo};
+use crate::files::{FileError, ModelFile, Quoted, TensorInfo};
 
 /// Why a tensor gets the format that it gets.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -170,8 +170,10 @@ pub(super) fn plan(model: &ModelFile, options: &QuantiseOptions, registry: &Regi
         }
         if format.name != from.name && !from.is_float() && !options.allow_requantise && !options.dry_run {
             let what = format!(
-                "tensor '{}' is {} already: quantising it to {} loses more; --allow-requantize does it all the same",
-                tensor.name, from.name, format.name
+                "tensor {} is {} already: quantising it to {} loses more; --allow-requantize does it all the same",
+                Quoted(tensor.name.as_bytes()),
+                from.name,
+                format.name
             );
             return Err(FileError::Refused { path: model.path().into(), what }.into());
         }
@@ -241,8 +243,8 @@ fn check_importance(tensor: &TensorInfo, found: usize, options: &QuantiseOptions
     }
     let path = options.importance.as_ref().map(|i| i.path.clone()).unwrap_or_default();
     let what = format!(
-        "importance of '{}': found {found} numbers, accepted: {columns} or {}",
-        tensor.name,
+        "importance of {}: found {found} numbers, accepted: {columns} or {}",
+        Quoted(tensor.name.as_bytes()),
         columns * experts
     );
     Err(FileError::Refused { path, what }.into())

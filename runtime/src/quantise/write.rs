@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
-use quantsmith_kernels::{Format, KernelSet};
+use quantsmith_kernels::{Format, KernelSet, QuantiseError};
 use rayon::prelude::*;
 use sha2::{Digest, Sha256};
 
@@ -248,8 +248,8 @@ impl Conversion<'_> {
                     back.resize(weights.len(), 0.0);
                     self.from.dequantise(data, weights);
                     let row = first_row + share * rows;
-                    encode(&self.to, weights, cols, importance, out)
-                        .map_err(|what| self.fault(row, &what))?;
+                    let done = self.to.quantise(weights, cols, importance, out);
+                    done.map_err(|e| self.fault(row, e))?;
                     self.to.dequantise(out, back);
                     let changes = weights.iter().zip(back.iter()).map(|(a, b)| f64::from(a - b).powi(2));
                     let sums = (changes.sum(), weights.iter().map(|w| f64::from(*w).powi(2)).sum());
@@ -261,12 +261,18 @@ impl Conversion<'_> {
         Ok(sums.into_iter().fold((0.0, 0.0), |(a, b), (x, y)| (a + x, b + y)))
     }
 
-    fn fault(&self, first_row: usize, what: &str) -> Error {
+    fn fault(&self, first_row: usize, fault: QuantiseError) -> Error {
+        let found = match fault {
+            QuantiseError::NotFinite { row, col, value } => {
+                format!("{value} in row {}, column {col}", first_row + row)
+            }
+            other => other.to_string(),
+        };
         Error::Tensor {
             path: self.model.path().into(),
             name: self.tensor.name.clone(),
-            found: format!("{what}, counted from row {first_row}"),
-            expected: format!("weights that {} can hold", self.to.format().name),
+            found,
+            expected: format!("what can be quantised to {}", self.to.format().name),
         }
     }
 }
@@ -274,30 +280,6 @@ impl Conversion<'_> {
 /// Bytes of a row, which is known to be whole blocks.
 fn bytes_of(format: &Format, cols: usize) -> usize {
     cols / format.elements * format.bytes
-}
-
-/// Converts whole rows.
-fn encode(
-    to: &KernelSet,
-    weights: &[f32],
-    cols: usize,
-    importance: Option<&[f32]>,
-    out: &mut [u8],
-) -> Result<(), String> {
-    let _ = (cols, importance);
-    match to.format().name {
-        "F32" => out.chunks_exact_mut(4).zip(weights).for_each(|(o, w)| o.copy_from_slice(&w.to_le_bytes())),
-        "F16" => out
-            .chunks_exact_mut(2)
-            .zip(weights)
-            .for_each(|(o, w)| o.copy_from_slice(&half::f16::from_f32(*w).to_le_bytes())),
-        "BF16" => out
-            .chunks_exact_mut(2)
-            .zip(weights)
-            .for_each(|(o, w)| o.copy_from_slice(&half::bf16::from_f32(*w).to_le_bytes())),
-        name => return Err(format!("no quantiser for {name}")),
-    }
-    Ok(())
 }
 
 /// Reads a written file back, before it gets its name.
