@@ -113,7 +113,13 @@ pub(crate) enum Command {
     /// List the quantisation formats and the instruction sets that each has kernels for
     Formats(commands::formats::FormatsArgs),
     /// Show what is in a model file
-    Inspect(commands::inspect::Inspect),
+    Inspect(Box<commands::inspect::Inspect>),
+    /// Turn a model file of any container into GGUF
+    Convert(commands::convert::Convert),
+    /// Write a model in other formats: Q4_K_M and kin, or any format of 'quantsmith formats'
+    Quantize(Box<commands::quantize::Quantize>),
+    /// Change, split, merge, hash, compare and verify model files
+    Gguf(commands::gguf::Gguf),
     /// Show the planned graph: nodes, memory, and the kernel of each tensor
     Plan(commands::plan::Plan),
     /// Turn text into token ids, and back

@@ -16,6 +16,7 @@ mod commands;
 mod escape;
 mod failure;
 mod generate;
+mod interrupt;
 mod load;
 mod logprob;
 mod output;
@@ -90,6 +91,9 @@ fn run(registry: Registry) -> Result<(), Failure> {
         Command::Formats(args) => args.execute(&mut app),
         Command::Inspect(args) => args.execute(&mut app),
         Command::Pack(args) => args.execute(&mut app),
+        Command::Convert(args) => args.execute(&mut app),
+        Command::Quantize(args) => args.execute(&mut app),
+        Command::Gguf(args) => args.execute(&mut app),
         Command::Plan(args) => args.execute(&mut app),
         Command::Tokenize(args) => args.execute(&mut app),
         Command::Logits(args) => args.execute(&mut app),

@@ -51,6 +51,19 @@ impl Output {
         self.text("\n")
     }
 
+    /// Runs something that writes for itself. What it says went wrong counts only where writing went well.
+    pub(crate) fn with<E: Into<Failure>>(
+        &mut self,
+        work: impl FnOnce(&mut dyn Write) -> Result<(), E>,
+    ) -> Result<(), Failure> {
+        let mut watched = Watched { to: &mut self.to, fault: None };
+        let result = work(&mut watched);
+        match watched.fault {
+            Some(fault) => Err(fault),
+            None => result.map_err(Into::into),
+        }
+    }
+
     /// Hands on what has been written.
     pub(crate) fn flush(&mut self) -> Result<(), Failure> {
         self.to.flush().map_err(|e| Failure::output(&e))
@@ -60,6 +73,26 @@ impl Output {
 /// Writes a file beside the result.
 pub(crate) fn write_file(path: &Path, content: &str) -> Result<(), Failure> {
     std::fs::write(path, content).map_err(|e| Failure::run(format!("{}: cannot write: {e}", path.display())))
+}
+
+/// A writer that remembers why it could not write.
+struct Watched<'a> {
+    to: &'a mut io::BufWriter<io::Stdout>,
+    fault: Option<Failure>,
+}
+
+impl Write for Watched<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.to.write(bytes).inspect_err(|e| {
+            if e.kind() != io::ErrorKind::Interrupted {
+                self.fault = Some(Failure::output(e));
+            }
+        })
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.to.flush().inspect_err(|e| self.fault = Some(Failure::output(e)))
+    }
 }
 
 /// Writes one line to standard error. Nobody's reading it is no reason to stop.

@@ -17,6 +17,7 @@
 //!
 //! * [`files`]: containers, metadata and tensors, taken for hostile until checked.
 //! * [`text`]: tokenizers, chat templates, sampling.
+//! * [`quantise`]: a model file in other formats.
 //! * [`model`]: architectures as data; a [`Model`] is loaded, bound to kernels and planned.
 //! * [`measure`]: kernels and the machine under the clock.
 //! * [`session`]: a [`Session`] evaluates tokens; it allocates nothing while it does.
@@ -32,6 +33,7 @@ mod kv;
 pub mod measure;
 pub mod model;
 mod packed;
+pub mod quantise;
 mod registry;
 pub mod session;
 pub mod text;

@@ -23,4 +23,48 @@ impl TypeTable for Registry {
     fn shape_named(&self, name: &str) -> Option<BlockShape> {
         self.by_name(name).map(shape)
     }
+
+    fn swap_fields(&self, type_id: u32) -> Option<Vec<(usize, usize)>> {
+        self.by_id(type_id).map(swap_fields)
+    }
+}
+
+/// Every value of a block that is wider than a byte, as the declaration has it: (offset, width).
+fn swap_fields(format: &'static Format) -> Vec<(usize, usize)> {
+    let wide = format.fields.iter().filter(|field| field.ty.bytes() > 1);
+    let values = wide.flat_map(|field| {
+        let width = field.ty.bytes();
+        (0..field.count).map(move |i| (field.offset + i * width, width))
+    });
+    values.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_wider_than_a_byte_are_swapped_one_by_one() {
+        let registry = Registry::builtin();
+        let fields = |name: &str| registry.swap_fields(registry.by_name(name)?.id?);
+        assert_eq!(fields("F32"), Some(vec![(0, 4)]));
+        assert_eq!(fields("Q4_K"), Some(vec![(0, 2), (2, 2)]));
+        assert_eq!(fields("Q6_K"), Some(vec![(208, 2)]));
+        assert_eq!(fields("MXFP4"), Some(vec![]));
+        let q8_k: Vec<_> = [(0, 4)].into_iter().chain((0..16).map(|i| (260 + 2 * i, 2))).collect();
+        assert_eq!(fields("Q8_K"), Some(q8_k));
+        assert_eq!(registry.swap_fields(999), None);
+    }
+
+    #[test]
+    fn no_value_of_a_block_is_swapped_twice_and_none_lies_outside() {
+        for format in Registry::builtin().iter() {
+            let mut end = 0;
+            for (offset, width) in swap_fields(format) {
+                assert!(offset >= end, "{}: byte {offset}", format.name);
+                end = offset + width;
+            }
+            assert!(end <= format.bytes, "{}", format.name);
+        }
+    }
 }

@@ -34,6 +34,7 @@ mod tests;
 
 pub use cursor::ByteOrder;
 pub use error::FileError;
+pub(crate) use error::Quoted;
 pub use metadata::Metadata;
 pub use model::{Container, ModelFile, OpenOptions};
 pub use tensor::TensorInfo;

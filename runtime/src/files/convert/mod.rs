@@ -13,6 +13,7 @@ use serde::Serialize;
 
 use super::error::FileError;
 use super::model::{Container, ModelFile, OpenOptions};
+use super::ops::forget_split;
 use super::tensor::TensorInfo;
 use super::types::{Layout, TypeTable};
 use super::value::Value;
@@ -97,9 +98,7 @@ pub fn convert(
             metadata.insert("general.file_type", Value::U32(ftype));
         }
     }
-    for key in ["split.no", "split.count", "split.tensors.count"] {
-        metadata.remove(key);
-    }
+    forget_split(&mut metadata);
     let inputs: Vec<&Path> = model.paths().collect();
     let mut writer = GgufWriter::create(output, &inputs, &metadata, &plan, types)?;
     let mut tensors = Vec::with_capacity(plan.len());

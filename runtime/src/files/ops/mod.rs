@@ -21,6 +21,7 @@ pub use diff::{Change, Diff, TensorChange, diff};
 pub use edit::{Edit, edit};
 pub use hash::{Hashes, hash};
 pub use shards::{ShardSize, SplitOptions, merge, split};
+pub(crate) use shards::{forget_split, later_metadata, number_shard, shard_paths};
 pub use verify::{Finding, Severity, verify};
 
 impl From<&TensorInfo> for NewTensor {

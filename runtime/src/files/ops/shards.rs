@@ -51,25 +51,16 @@ pub fn split(
         path: input.into(),
         what: format!("{} shards, accepted: at most {}", shards.len(), u16::MAX),
     })?;
-    let Some(name) = prefix.file_name().and_then(|n| n.to_str()) else {
-        return Err(FileError::Refused {
-            path: prefix.into(),
-            what: "the prefix has no name that is text".into(),
-        });
-    };
     let total = i32::try_from(model.tensors().len()).map_err(|_| FileError::Refused {
         path: input.into(),
         what: format!("{} tensors, accepted: at most {}", model.tensors().len(), i32::MAX),
     })?;
-    let (mut sealed, mut paths): (Vec<Sealed>, Vec<PathBuf>) = (Vec::new(), Vec::new());
-    for (number, tensors) in (0..count).zip(shards) {
-        let path = prefix.with_file_name(shard_name(name, u64::from(number) + 1, count.into()));
+    let paths = shard_paths(prefix, count.into())?;
+    let mut sealed: Vec<Sealed> = Vec::new();
+    for ((number, tensors), path) in (0..count).zip(shards).zip(&paths) {
         let mut metadata = if number == 0 { model.metadata().clone() } else { later_metadata(&model) };
-        metadata.insert(NUMBER, Value::U16(number));
-        metadata.insert(COUNT, Value::U16(count));
-        metadata.insert(TENSORS, Value::I32(total));
-        sealed.push(write_tensors(&model, tensors, &metadata, &path, types)?);
-        paths.push(path);
+        number_shard(&mut metadata, number, count, total);
+        sealed.push(write_tensors(&model, tensors, &metadata, path, types)?);
     }
     for shard in sealed {
         shard.commit()?;
@@ -84,9 +75,7 @@ pub fn split(
 pub fn merge(input: &Path, output: &Path, types: &dyn TypeTable) -> Result<u64, FileError> {
     let model = ModelFile::open_with(input, types, &whole())?;
     let mut metadata = model.metadata().clone();
-    for key in [NUMBER, COUNT, TENSORS] {
-        metadata.remove(key);
-    }
+    forget_split(&mut metadata);
     write_tensors(&model, model.tensors(), &metadata, output, types)?.commit()
 }
 
@@ -94,8 +83,33 @@ fn whole() -> OpenOptions {
     OpenOptions { separate_experts: true, ..OpenOptions::default() }
 }
 
+/// The paths of shards with a prefix, from which the ending of a model file is dropped.
+pub(crate) fn shard_paths(prefix: &Path, count: usize) -> Result<Vec<PathBuf>, FileError> {
+    let Some(name) = prefix.file_name().and_then(|n| n.to_str()) else {
+        let what = "the prefix has no name that is text".into();
+        return Err(FileError::Refused { path: prefix.into(), what });
+    };
+    let name = name.strip_suffix(".gguf").unwrap_or(name);
+    let path = |number| prefix.with_file_name(shard_name(name, number, count as u64));
+    Ok((1..=count as u64).map(path).collect())
+}
+
+/// Says in metadata which shard it belongs to: `number` counts from 0, `tensors` are those of all shards.
+pub(crate) fn number_shard(metadata: &mut Metadata, number: u16, count: u16, tensors: i32) {
+    metadata.insert(NUMBER, Value::U16(number));
+    metadata.insert(COUNT, Value::U16(count));
+    metadata.insert(TENSORS, Value::I32(tensors));
+}
+
+/// Takes out of metadata that it belonged to a shard.
+pub(crate) fn forget_split(metadata: &mut Metadata) {
+    for key in [NUMBER, COUNT, TENSORS] {
+        metadata.remove(key);
+    }
+}
+
 /// What a shard after the first says of the model: how its own data is aligned.
-fn later_metadata(model: &ModelFile) -> Metadata {
+pub(crate) fn later_metadata(model: &ModelFile) -> Metadata {
     let key = "general.alignment";
     model.metadata().get(key).map(|v| (key, v.clone())).into_iter().collect()
 }

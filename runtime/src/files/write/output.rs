@@ -24,12 +24,15 @@ fn unfinished() -> MutexGuard<'static, BTreeSet<PathBuf>> {
     UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Removes the temporary files of everything that is being written, for a program that is about to end.
-pub fn discard_unfinished() {
-    for path in std::mem::take(&mut *unfinished()) {
+/// Removes the temporary files of everything that is being written, for a program that is about to end. What would
+/// be begun or get its name now waits until `then` returns, which is where the program ends.
+pub fn discard_unfinished(then: impl FnOnce()) {
+    let mut unfinished = unfinished();
+    for path in std::mem::take(&mut *unfinished) {
         // Nothing is left to tell anybody about a failure.
         let _ = fs::remove_file(path);
     }
+    then();
 }
 
 /// The temporary file, which removes itself unless it is kept.
@@ -66,9 +69,11 @@ impl OutputFile {
         loop {
             let number = COUNTER.fetch_add(1, Ordering::Relaxed);
             let temporary = directory.join(format!(".quantsmith-{}-{number}.partial", std::process::id()));
+            // Held until the file is known as unfinished, so that none can be missed.
+            let mut unfinished = unfinished();
             match File::create_new(&temporary) {
                 Ok(file) => {
-                    unfinished().insert(temporary.clone());
+                    unfinished.insert(temporary.clone());
                     let temporary = Temporary { path: temporary, target };
                     return Ok(Self { temporary, file: BufWriter::with_capacity(BUFFER, file), written: 0 });
                 }
@@ -119,14 +124,22 @@ pub struct Sealed {
 }
 
 impl Sealed {
+    /// Where the file is until it gets its name.
+    pub fn path(&self) -> &Path {
+        &self.temporary.path
+    }
+
     /// Gives the file its name, in place of what had it. Returns the size.
     ///
     /// # Errors
     /// - the system refuses
     pub fn commit(self) -> Result<u64, FileError> {
         let Temporary { path, target } = &self.temporary;
-        fs::rename(path, target).map_err(|e| FileError::io(target, "give the file its name", e))?;
-        unfinished().remove(path);
+        {
+            let mut unfinished = unfinished();
+            fs::rename(path, target).map_err(|e| FileError::io(target, "give the file its name", e))?;
+            unfinished.remove(path);
+        }
         // The name is in the directory, which is a file of its own; where that cannot be done, the name is as
         // safe as the system makes it.
         if let Some(directory) = target.parent()

@@ -1,0 +1,50 @@
+//! What a fuzzer does with bytes: reads them as a file of a kind, and uses all of what could be read.
+//!
+//! A reader may refuse, in one line that names a byte of the file, or hand out a model of which every tensor can be
+//! read. All else is a fault.
+
+use std::path::Path;
+
+use quantsmith::files::inspect::summarise;
+use quantsmith::files::{FileError, ModelFile};
+use quantsmith::kernels::Registry;
+use quantsmith::quantise::{Importance, QuantiseOptions, Target, plan};
+
+/// The kinds of files, by the names of their folders in the corpus, with the bytes that they start with.
+pub const READERS: &[(&str, &[u8])] =
+    &[("gguf", b"GGUF"), ("ggml", b"lmgg"), ("ggmf", b"fmgg"), ("ggjt", b"tjgg"), ("importance", b"")];
+
+/// Reads bytes as a file of a kind. Returns whether they were taken.
+///
+/// # Panics
+/// When the reader is at fault.
+pub fn read(kind: &str, data: &[u8]) -> bool {
+    let (_, magic) = READERS.iter().find(|(name, _)| *name == kind).expect("a kind of file");
+    let mut bytes = data.to_vec();
+    if let Some(start) = bytes.get_mut(..magic.len()) {
+        start.copy_from_slice(magic);
+    }
+    let (name, size, registry) = (Path::new("m"), bytes.len() as u64, Registry::builtin());
+    let refused = match kind {
+        "importance" => Importance::from_bytes(name, bytes, &registry).map(drop),
+        _ => ModelFile::from_bytes(name, bytes, &registry).map(|model| use_all(&model, &registry)),
+    };
+    refused.map_err(|error| check(&error, size)).is_ok()
+}
+
+fn use_all(model: &ModelFile, registry: &Registry) {
+    for tensor in model.tensors() {
+        assert_eq!(model.data(tensor).len() as u64, tensor.bytes, "{}", tensor.name);
+    }
+    assert_eq!(summarise(model).tensors.len(), model.tensors().len());
+    let options = QuantiseOptions { dry_run: true, ..QuantiseOptions::new(Target::Named("Q4_K_M".into())) };
+    if let Ok(plan) = plan(model, &options, registry) {
+        assert_eq!(plan.tensors.len(), model.tensors().len());
+    }
+}
+
+fn check(error: &FileError, size: u64) {
+    let message = error.to_string();
+    assert!(message.len() < 2000 && !message.contains('\n'), "{message}");
+    assert!(error.offset().is_none_or(|at| at <= size), "{message}");
+}
