@@ -228,6 +228,11 @@ enum CacheType {
 }
 
 impl Compat {
+    /// Whether nothing is to be run before the clock starts.
+    pub(crate) fn no_warmup(&self) -> bool {
+        self.no_warmup
+    }
+
     /// What to say about flags that were given in vain.
     pub(crate) fn warnings(&self, threads: Option<usize>) -> Vec<String> {
         let mut warnings = Vec::new();

@@ -44,7 +44,8 @@ impl Tokens {
     /// Codes that run through -127 to 127.
     pub fn new(cols: usize, tokens: usize) -> Self {
         let padded = Activations::padded(cols);
-        let codes: Vec<i8> = (0..tokens * padded).map(|i| (i * 37 % 255) as i8).collect();
+        let codes: Vec<i8> =
+            (0..tokens * padded).map(|i| (i * 37 % 255) as i32 - 127).map(|code| code as i8).collect();
         let groups = codes.chunks_exact(32).map(|codes| {
             let sum = |half: &[i8]| half.iter().map(|c| i16::from(*c)).sum::<i16>();
             let (scale, sums) = (0.01, [sum(&codes[..16]), sum(&codes[16..])]);

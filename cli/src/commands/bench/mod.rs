@@ -53,9 +53,6 @@ pub(crate) struct Bench {
     /// Seconds to wait between tests
     #[arg(long, value_name = "SECONDS", default_value_t = 0)]
     delay: u64,
-    /// Do not run each test once before the clock starts
-    #[arg(long)]
-    no_warmup: bool,
     /// Say what is being measured
     #[arg(long)]
     progress: bool,
@@ -215,7 +212,7 @@ impl Bench {
             random ^= random << 17;
             (random % vocab as u64) as u32
         };
-        if !self.no_warmup {
+        if !self.compat.no_warmup() {
             session.reset();
             let tokens: Vec<u32> = (0..test.prompt.min(batch).max(1)).map(|_| token()).collect();
             session.eval(&tokens, Want::Last, &mut |_, _| {})?;
