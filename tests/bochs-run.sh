@@ -8,14 +8,17 @@
 #   tests/bochs-run.sh avxvnni target/…/kernels-0123abcd    AVX2 and AVX-VNNI, no AVX-512
 #
 # CPU is amx, avxvnni, or the name of any model that Bochs knows (bochs -help cpu).
-# PROGRAM is a static x86-64 executable. Its output and exit status become those of
-# this script; it gets no input, an empty /tmp, and the environment variables
-# QUANTSMITH_* and RUST_*. The machine has one processor and 2 GiB of memory.
+# PROGRAM is an x86-64 executable. Its output and exit status become those of this
+# script; it runs in a directory of the same name, with an empty /tmp, no input, and
+# the environment variables QUANTSMITH_*, RUST_* and CARGO_MANIFEST_DIR. The machine
+# has one processor and 2 GiB of memory.
 # Exit status 124: it took longer than BOCHS_TIMEOUT; 125: the machine failed.
 #
 #   BOCHS_TIMEOUT   the limit of one run in seconds (900)
-#   BOCHS_FILES     files to carry along, each to the same absolute path; separated
-#                   by spaces
+#   BOCHS_FILES     files and directories to carry along, each to the same absolute
+#                   path; separated by spaces
+#   BOCHS_RESULT    a text file that the program writes or adds to: what it wrote is
+#                   added to the file of that path here
 #
 # Needs what tests/setup-bochs.sh makes.
 set -euo pipefail
@@ -35,10 +38,6 @@ avxvnni) model=arrow_lake ;;
 esac
 program=$2
 [ -x "$program" ] || die "$program: not an executable file"
-if readelf -lW "$program" | grep -q INTERP; then
-    die "$program: dynamically linked; build it with -C target-feature=+crt-static"
-fi
-
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
@@ -46,12 +45,17 @@ trap 'rm -rf "$work"' EXIT
 mkdir -p "$work/root/job"
 ln "$cache/init" "$work/root/init" 2>/dev/null || cp "$cache/init" "$work/root/init"
 strip --strip-debug -o "$work/root/job/program" "$program"
-shift
-printf '%s\0' "$@" >"$work/root/job/arguments"
-env -0 | grep -zE '^(QUANTSMITH|RUST)_' >"$work/root/job/environment" || true
-for file in ${BOCHS_FILES:-}; do
-    cp --parents "$(realpath "$file")" "$work/root" || die "cannot read $file"
+arguments=("${@:2}")
+printf '%s\0' "${arguments[@]}" >"$work/root/job/arguments"
+env -0 | grep -zE '^(QUANTSMITH_|RUST_|CARGO_MANIFEST_DIR=)' >"$work/root/job/environment" || true
+# A dynamically linked program's libraries go along under the names it knows them by.
+libraries=$(ldd "$program" 2>/dev/null | grep -o '/[^ ]*' || true)
+for file in $libraries ${BOCHS_FILES:-}; do
+    cp -rL --parents "$(realpath -s "$file")" "$work/root" || die "cannot carry $file along"
 done
+result=${BOCHS_RESULT:+$(realpath -sm "$BOCHS_RESULT")}
+printf '%s\0' "$PWD" ${result:+"$result"} >"$work/root/job/paths"
+mkdir -p "$work/root$PWD" "$work/root${result%/*}"
 (cd "$work/root" && find . | cpio -o -H newc -R 0:0 --quiet) >"$work/initrd"
 
 # What the firmware reads (see boot.S): the size as 32 bits, then the command line.
@@ -61,7 +65,7 @@ size=$(stat -c %s "$work/initrd")
         # shellcheck disable=SC2059 # the format is the byte
         printf "\\x$(printf %02x $((size >> shift & 255)))"
     done
-    printf '%s\0' "$(cat "$cache/command-line")"
+    printf '%s\0' "$(sed 's/#.*//' "$cache/command-line" | tr -s '\n ' ' ')"
 } >"$work/handoff"
 
 cat >"$work/machine" <<END
@@ -103,6 +107,9 @@ wait "$machine" || ended=$?
 exec 3>&- 4>&-
 wait "$out" "$err"
 
+if [ -n "$result" ]; then
+    sed -n '/^file begins$/,/^file ends$/p' "$work/report" | sed '1d; $d' | sed '${/^$/d}' >>"$result"
+fi
 if status=$(grep -a '^exit status: ' "$work/report"); then
     exit "${status#exit status: }"
 fi

@@ -1,11 +1,14 @@
 /* The first and only process of the emulated machine: runs one program, carries
  * its output and its exit status out, and switches the machine off.
  *
- * The program is /job/program; /job/arguments and /job/environment hold strings,
- * each ended by a NUL. Standard output leaves by the first parallel port, standard
- * error by the second, the exit status as a line on port 0xe9; the emulator ends
- * when it reads "Shutdown" on port 0x8900. Ports are used directly, because a
- * serial line's emulated speed would hold up a program that prints much.
+ * The program is /job/program; /job/arguments, /job/environment and /job/paths hold
+ * strings, each ended by a NUL. The paths are the directory that the program runs in
+ * and a file of text to carry out, if the program wrote one.
+ *
+ * Standard output leaves by the first parallel port, standard error by the second,
+ * the file and the exit status as lines on port 0xe9; the emulator ends when it
+ * reads "Shutdown" on port 0x8900. Ports are used directly, because a serial line's
+ * emulated speed would hold up a program that prints much.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -67,6 +70,20 @@ static void print(int port, const char *bytes, ssize_t count)
     }
 }
 
+/* The file's text between two marks. No file, no marks. */
+static void report_file(const char *path)
+{
+    static char bytes[65536];
+    ssize_t count;
+    int file = open(path, O_RDONLY);
+    if (file < 0)
+        return;
+    outsb(REPORT, "\nfile begins\n", 13);
+    while ((count = read(file, bytes, sizeof bytes)) > 0)
+        outsb(REPORT, bytes, count);
+    outsb(REPORT, "\nfile ends\n", 11);
+}
+
 int main(void)
 {
     if (iopl(3) != 0)
@@ -82,6 +99,9 @@ int main(void)
     outb(0x0c, LPT2 + 2);
 
     char **arguments = strings("/job/arguments"), **environment = strings("/job/environment");
+    char **paths = strings("/job/paths");
+    if (chdir(paths[0]) != 0)
+        fail(paths[0]);
     int out[2], err[2];
     if (pipe(out) != 0 || pipe(err) != 0)
         fail("pipe");
@@ -125,5 +145,7 @@ int main(void)
     int status;
     if (waitpid(child, &status, 0) != child)
         fail("wait");
+    if (paths[1] != NULL)
+        report_file(paths[1]);
     finish("exit status", WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
 }
