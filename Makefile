@@ -32,6 +32,11 @@ MUST_RUN := scalar avx2 neon dotprod i8mm \
 # Property tests draw the same cases each time.
 export PROPTEST_RNG_SEED ?= 1
 
+# Where tests/setup-bochs.sh leaves its mark, and the processors that it emulates.
+BOCHS := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/quantsmith/bochs/ready
+BOCHS_CPUS := avxvnni amx
+MUST_RUN += $(if $(wildcard $(BOCHS)),$(BOCHS_CPUS))
+
 # Everything emulated ends by itself: seconds for one program.
 export QEMU_TIMEOUT ?= 600
 
@@ -89,7 +94,7 @@ expand:
 ## Test
 
 .PHONY: test
-test: fmt-check clippy features doc models clear-tiers test-native example test-x86-emulated test-aarch64 tiers
+test: fmt-check clippy features doc models clear-tiers test-native example test-x86-emulated test-bochs test-aarch64 tiers
 
 .PHONY: fmt-check
 fmt-check:
@@ -188,6 +193,21 @@ example: models build
 	$$own kernels --format my_q3,q4_0 --isa all --shape 512x512 --batch 1,64
 	! $(BINARY) inspect $(OWN) 2>target/own-format.txt || { echo 'a program without the format took the file' >&2; exit 1; }
 	grep MY_Q3 target/own-format.txt
+
+# Processors that neither this machine nor QEMU need have, where tests/setup-bochs.sh has made the emulator.
+.PHONY: test-bochs
+test-bochs:
+	@if ! [ -f "$(BOCHS)" ]; then echo 'no Bochs: avxvnni and amx are not run (tests/setup-bochs.sh)'; exit 0; fi
+	$(EMULATION)
+	export CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUSTFLAGS='-C target-feature=+crt-static'
+	tests=$$(kernel_tests -p quantsmith-kernels --target x86_64-unknown-linux-gnu --test golden --test tiers)
+	for cpu in $(BOCHS_CPUS); do
+	    for test in $$tests; do
+	        echo "== $${test##*/} on $$cpu (Bochs)"
+	        QUANTSMITH_TIER_LOG=/proc/self/fd/2 tests/bochs-run.sh "$$cpu" "$$test" 2>target/bochs.txt || { cat target/bochs.txt; exit 1; }
+	        grep -P '\t(ran|skipped)$$' target/bochs.txt >>"$(CURDIR)/target/tiers.tsv" || true
+	    done
+	done
 
 .PHONY: clear-tiers
 clear-tiers:
