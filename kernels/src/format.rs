@@ -224,6 +224,17 @@ impl Format {
         matches!(self.values, Values::Float(_))
     }
 
+    /// Whether weights can be quantised to the format, or why not.
+    ///
+    /// # Errors
+    /// * if its rules cannot be turned round
+    pub fn can_quantise(&self) -> Result<(), QuantiseError> {
+        match self.inverse {
+            Err(reason) if !self.is_float() => Err(QuantiseError::NoInverse { format: self.name, reason }),
+            _ => Ok(()),
+        }
+    }
+
     /// The best kernels that are not above a tier that this CPU has.
     pub fn kernels(&'static self, tier: Supported) -> KernelSet {
         let row = self.rows.iter().rev().find(|row| row.tier <= tier.tier()).unwrap_or(&self.rows[0]);

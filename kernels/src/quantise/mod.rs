@@ -90,18 +90,17 @@ pub(crate) fn rows(
         return Err(QuantiseError::NotFinite { row: at / cols, col: at % cols, value: weights[at] });
     }
     let importance = importance.map(relative).transpose()?.flatten();
-    let group = match format.values {
-        Values::Float(ty) => {
+    let (group, inverse) = match (format.values, format.inverse) {
+        (Values::Float(ty), _) => {
             for (out, w) in out.chunks_exact_mut(format.bytes).zip(weights) {
                 out.copy_from_slice(&number::nearest(ty, f64::from(*w)).bits.to_le_bytes()[..format.bytes]);
             }
             return Ok(());
         }
-        Values::Codes { group, .. } => group,
-    };
-    let inverse = match &format.inverse {
-        Ok(inverse) => inverse,
-        Err(reason) => return Err(QuantiseError::NoInverse { format: format.name, reason }),
+        (Values::Codes { group, .. }, Ok(inverse)) => (group, inverse),
+        (Values::Codes { .. }, Err(reason)) => {
+            return Err(QuantiseError::NoInverse { format: format.name, reason });
+        }
     };
     let problem = Problem::new(inverse, lanes::Set::new(tier), format.elements, group);
     let mut work = problem.work();

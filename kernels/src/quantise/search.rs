@@ -30,7 +30,7 @@ const RANGE_CANDIDATES: usize = 5;
 /// How far from their wishes groups look for whole numbers in the end; before that it is 1.
 const FAR: usize = 2;
 /// Rounds of least squares.
-const ROUNDS: usize = 4;
+const ROUNDS: usize = 8;
 
 /// The largest weight that is told from larger ones.
 const LARGEST: f32 = f32::MAX / 4.0;
@@ -250,13 +250,13 @@ impl Problem {
             let near = around(ty, f64::from(candidate) * work.unit);
             let near = if self.scales.len() == 1 { &near[..] } else { &near[..1] };
             for number in near {
-                self.attempt(groups.clone(), [Some(*number), first_offset], 1, work, &mut best);
+                self.attempt(groups.clone(), [Some(*number), first_offset], 0, work, &mut best);
             }
         }
         if let Some(offset_ty) = offset_ty {
             for candidate in offset_anchors.candidates() {
                 let number = work.nearest(offset_ty, candidate);
-                self.attempt(groups.clone(), [best.floats[0], Some(number)], 1, work, &mut best);
+                self.attempt(groups.clone(), [best.floats[0], Some(number)], 0, work, &mut best);
             }
         }
         for _ in 0..ROUNDS {
@@ -320,7 +320,7 @@ impl Problem {
                 continue;
             }
             let wanted = fixed.x / fixed.w - s * wish.mean;
-            for other in near(&self.offsets, wanted / offset, 1) {
+            for other in near(&self.offsets, wanted / offset, reach.min(1)) {
                 let o = offset * other.0;
                 let error = self.error(work, g, s, o);
                 if error < best.0 {
