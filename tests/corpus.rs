@@ -1,6 +1,7 @@
 //! The corpus of the fuzzers, replayed: each file as it is, cut at every byte, with every field set to its extremes, and
 //! with bytes changed, taken out, doubled and moved at random, the same in every run.
 
+#[allow(unreachable_pub, reason = "a module of another workspace, too")]
 #[path = "../fuzz/src/readers.rs"]
 mod readers;
 
@@ -64,8 +65,9 @@ fn every_cut_and_every_extreme_is_taken_or_refused() {
     for (kind, _) in READERS {
         for (path, bytes) in corpus(kind) {
             let cuts = (0..bytes.len().min(HEADER)).filter(|&cut| read(kind, &bytes[..cut])).count();
-            // An old file cut between two tensors is still a file, and so is importance without its end.
-            assert!(cuts <= 4, "{}: {cuts} cuts are taken", path.display());
+            // An old file cut between two tensors is still a file, and so is importance without the name of its text;
+            // what pads the last tensor may be missing.
+            assert!(cuts < 64, "{}: {cuts} cuts are taken", path.display());
             let mut refused = 0;
             for field in fields(&path, bytes.len()) {
                 let width = field.len();

@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use quantsmith::files::convert::{ConvertOptions, convert};
 use quantsmith::files::ops::{ShardSize, SplitOptions, split};
 use quantsmith::files::{ModelFile, OpenOptions};
-use quantsmith::kernels::Registry;
+use quantsmith::kernels::{Registry, cpu};
+use quantsmith::quantise::{QuantiseOptions, Target, Workers, quantise};
 use quantsmith::{LoadOptions, Model, Session, Want};
 use tiny::{Era, Type, gguf, legacy, parts};
 
@@ -180,4 +181,36 @@ fn a_converted_model_gives_the_logits_of_the_original() {
         let bytes = gguf(version, big, Type::named("Q4_K"), Era::Third);
         assert_eq!(converted(folder, &bytes, false), (logits_of(folder, &bytes), 0.0), "GGUF v{version}");
     }
+}
+
+#[test]
+fn an_old_file_is_quantised_as_its_gguf_is() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let folder = folder.path();
+    let registry = Registry::builtin();
+    let quantised = |bytes: &[u8], to: &str| {
+        let model = ModelFile::open(&write(folder, "model", bytes), &registry).expect("opens");
+        let options =
+            QuantiseOptions { allow_requantise: true, ..QuantiseOptions::new(Target::Named(to.into())) };
+        let tier = cpu::choose(None).expect("a tier");
+        let workers = Workers { registry: &registry, tier, threads: None, progress: &mut |_| {} };
+        let out = folder.join("out.gguf");
+        quantise(&model, &out, &options, workers).expect("quantised");
+        logits(&out)
+    };
+    for name in ["F16", "Q4_1", "Q5_0"] {
+        let ty = Type::named(name);
+        let expected = quantised(&gguf(3, false, ty, Era::Third), "Q4_K_M");
+        for (magic, version, era) in
+            [(b"lmgg", None, Era::First), (b"tjgg", Some(2), Era::Second), (b"tjgg", Some(3), Era::Third)]
+        {
+            assert_eq!(quantised(&legacy(magic, version, ty, era), "Q4_K_M"), expected, "{name} {version:?}");
+        }
+        assert_eq!(quantised(&gguf(3, true, ty, Era::Third), "Q4_K_M"), expected, "{name} big-endian");
+    }
+    // Blocks of 16 weights exist in no GGUF, and are quantised from what they say.
+    assert_ne!(
+        quantised(&legacy(b"tjgg", Some(1), Type::named("Q4_2"), Era::First), "Q8_0"),
+        Logits(Vec::new())
+    );
 }
