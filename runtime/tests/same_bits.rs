@@ -122,7 +122,7 @@ fn what_a_packed_file_says_about_itself_is_checked() {
     quantsmith::pack(&file.path, &packed, &registry, tier, &mut |_, _| {}).expect("packed");
     let refused = |change: Edit| {
         edit(&packed, &wrong, &[change], &registry).expect("changed");
-        Model::load(&wrong, LoadOptions::default()).err().expect("refused").to_string()
+        Model::load(&wrong, LoadOptions::default()).expect_err("refused").to_string()
     };
     let error = refused(Edit::Set("quantsmith.packed.version".into(), Value::U32(2)));
     assert!(error.contains("the version is 2") && error.contains("pack the original again"), "{error}");

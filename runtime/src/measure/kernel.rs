@@ -86,7 +86,7 @@ impl<'m> KernelBench<'m> {
         };
         let panel = packed.len() / (rows / PANEL);
         let memory = machine.memory();
-        let panels = (memory.len() / panel).max(1).min(1 << 20);
+        let panels = (memory.len() / panel).clamp(1, 1 << 20);
         for copy in memory.chunks_mut(packed.len()) {
             let len = copy.len();
             copy.copy_from_slice(&packed[..len]);

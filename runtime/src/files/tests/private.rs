@@ -73,7 +73,7 @@ fn a_program_without_the_format_says_its_name() {
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("mine.gguf");
     written(&path);
-    let refused = |table: &dyn TypeTable| ModelFile::open(&path, table).err().expect("refused").to_string();
+    let refused = |table: &dyn TypeTable| ModelFile::open(&path, table).expect_err("refused").to_string();
     let error = refused(&Table);
     assert!(error.contains("'a.weight'") && error.contains("MY_Q3"), "{error}");
     assert!(error.contains("1a2b3c4d0000…") && error.contains("has not got"), "{error}");
@@ -98,7 +98,7 @@ fn a_private_number_without_a_name_is_refused() {
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("bare.gguf");
     fs::write(&path, Raw::new(3).tensor("a", &[64], OURS.number(), &[7; 28]).build()).expect("written");
-    let error = ModelFile::open(&path, &OURS).err().expect("refused").to_string();
+    let error = ModelFile::open(&path, &OURS).expect_err("refused").to_string();
     assert!(error.contains(NAMES) && error.contains(DIGESTS), "{error}");
 }
 
