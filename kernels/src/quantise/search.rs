@@ -5,12 +5,13 @@
 //!
 //! 1. Each group alone: the scale (and offset) that would be best if it could be any number. Candidates from a little
 //!    above what covers the group down to where much is clipped, then least squares.
-//! 2. The floats: candidates from the groups' wishes. For each, every group takes the whole numbers near its wish that
-//!    give the least error with the codes that follow.
-//! 3. Least squares for the floats, with all numbers and codes kept; then 2 again for that one candidate, as long as it
-//!    gets better.
+//! 2. The floats: candidates from the groups' wishes. For each, every group takes the whole numbers nearest to its wish.
+//! 3. Least squares for the floats, with all numbers and codes kept; then every group takes those near its wish that give
+//!    the least error with the codes that follow; and again, as long as it gets better.
 //!
 //! Every error is that of the numbers that the block can hold, so no rounding comes after the choice.
+
+mod wish;
 
 use super::grid::{Entries, Rows};
 use super::inverse::{Codes, Inverse, Levels, Part, put, word};
@@ -20,14 +21,11 @@ use crate::FieldType;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::Range;
+use wish::Wish;
 
-/// Candidates for a group's scale, in each direction.
-const GROUP_CANDIDATES: usize = 48;
 /// Candidates for a float.
 const FLOAT_CANDIDATES: usize = 16;
-/// Shrinkings of a range from either end.
-const RANGE_CANDIDATES: usize = 5;
-/// How far from their wishes groups look for whole numbers in the end; before that it is 1.
+/// How far from the nearest ones groups look for whole numbers in the end; while candidates are tried, not at all.
 const FAR: usize = 2;
 /// Rounds of least squares.
 const ROUNDS: usize = 8;
@@ -55,15 +53,6 @@ pub(super) struct Problem {
     scales: Vec<Whole>,
     offsets: Vec<Whole>,
     entries: Option<Entries>,
-}
-
-/// What would be best for a group alone.
-#[derive(Clone, Copy, Debug, Default)]
-struct Wish {
-    scale: f32,
-    offset: f32,
-    /// The mean code.
-    mean: f32,
 }
 
 /// A group's part of a solution.
@@ -96,6 +85,7 @@ pub(super) struct Work {
     rows: Option<Rows>,
 }
 
+/// The different whole numbers of a part, in order.
 fn wholes(part: &Part) -> Vec<Whole> {
     let mut all: Vec<Whole> =
         part.values.iter().enumerate().map(|(bits, v)| (f32::from(*v) * part.factor, bits)).collect();
@@ -104,14 +94,15 @@ fn wholes(part: &Part) -> Vec<Whole> {
     all
 }
 
-fn levels(levels: Levels) -> Option<(Steps, Vec<u8>, Vec<i32>)> {
+/// The levels of a code in order, the stored code of each, and its value.
+fn levels(levels: Levels) -> (Steps, Vec<u8>, Vec<i32>) {
     let mut all: Vec<(i32, u8)> = match levels {
         Levels::Range(low, high) => (low..=high).enumerate().map(|(n, v)| (v, n as u8)).collect(),
         Levels::List(list) => list.iter().enumerate().map(|(n, v)| (i32::from(*v), n as u8)).collect(),
     };
     all.sort_unstable();
     all.dedup_by_key(|(v, _)| *v);
-    let (low, high) = (all.first()?.0 as f32, all.last()?.0 as f32);
+    let (low, high) = (all.first().map_or(0.0, |l| l.0 as f32), all.last().map_or(0.0, |l| l.0 as f32));
     let mut steps = Steps { low, high, count: 0, halfway: [0.0; MAX_LEVELS], jump: [0.0; MAX_LEVELS] };
     if let Levels::List(_) = levels {
         steps.count = all.len();
@@ -121,28 +112,19 @@ fn levels(levels: Levels) -> Option<(Steps, Vec<u8>, Vec<i32>)> {
         }
     }
     let (values, order) = all.into_iter().unzip();
-    Some((steps, order, values))
+    (steps, order, values)
 }
 
 impl Problem {
     pub(super) fn new(inverse: &'static Inverse, set: Set, elements: usize, group: usize) -> Self {
-        let ranges = match &inverse.codes {
-            Codes::Each { levels: all, .. } | Codes::Joint { levels: all, .. } => levels(*all),
-            Codes::Grid(_) => None,
-        };
+        let (steps, order, values) = levels(match &inverse.codes {
+            Codes::Each { levels, .. } | Codes::Joint { levels, .. } => *levels,
+            Codes::Grid(_) => Levels::List(&[]),
+        });
         let entries = match &inverse.codes {
             Codes::Grid(grid) => Some(Entries::new(grid)),
             _ => None,
         };
-        let (steps, order, values) = ranges.unwrap_or_else(|| {
-            let magnitude = entries.as_ref().map_or(0.0, |e| e.largest);
-            let nothing = [0.0; MAX_LEVELS];
-            (
-                Steps { low: 0.0, high: magnitude, count: 0, halfway: nothing, jump: nothing },
-                Vec::new(),
-                Vec::new(),
-            )
-        });
         let scales = wholes(&inverse.scale);
         let offsets = inverse.offset.as_ref().map_or(Vec::new(), wholes);
         let single = inverse.scale.floats.len() == 1;
@@ -166,15 +148,6 @@ impl Problem {
             trial: vec![Chosen::default(); groups],
             numbers: vec![0; self.elements],
             rows: self.entries.as_ref().map(|entries| Rows::new(entries, self.elements, self.group)),
-        }
-    }
-
-    /// Half the number of levels: how fine codes are.
-    fn fineness(&self) -> f32 {
-        match (&self.entries, self.steps.count) {
-            (Some(entries), _) => entries.magnitudes,
-            (None, 0) => 0.5 * (self.steps.high - self.steps.low),
-            (None, count) => 0.5 * count as f32,
         }
     }
 
@@ -244,7 +217,8 @@ impl Problem {
         }
         let anchors = Anchors::new(&self.scales, groups.clone().map(|g| work.wishes[g].scale));
         let offset_anchors = Anchors::new(&self.offsets, groups.clone().map(|g| work.wishes[g].offset));
-        let mut best = Solution::worst();
+        let mut best = Solution { floats: [None; 2], error: f64::INFINITY };
+        work.chosen[groups.clone()].fill(Chosen::default());
         let first_offset = offset_ty.map(|ty| work.nearest(ty, offset_anchors.values[0]));
         for candidate in anchors.candidates() {
             let near = around(ty, f64::from(candidate) * work.unit);
@@ -268,17 +242,12 @@ impl Problem {
                 break;
             }
         }
-        for g in groups.clone() {
-            let own = work.chosen[g];
-            self.inverse.scale.put_code(block, g, own.whole[0].1);
-            if let Some(offset) = &self.inverse.offset {
-                offset.put_code(block, g, own.whole[1].1);
+        let parts = [Some(&self.inverse.scale), self.inverse.offset.as_ref()];
+        for (n, part) in parts.into_iter().flatten().enumerate() {
+            part.put_float(block, groups.start, best.floats[n].map_or(0, |f| f.bits));
+            for g in groups.clone() {
+                part.put_code(block, g, work.chosen[g].whole[n].1);
             }
-        }
-        let bits = |n: usize| best.floats[n].map_or(0, |f| f.bits);
-        self.inverse.scale.put_float(block, groups.start, bits(0));
-        if let Some(offset) = &self.inverse.offset {
-            offset.put_float(block, groups.start, bits(1));
         }
     }
 
@@ -355,90 +324,6 @@ impl Problem {
         [(xc * oo - xo * co) / determinant * work.unit, (xo * cc - xc * co) / determinant * work.unit]
     }
 
-    /// The best scale for a group alone; `turned` where it may be negative.
-    fn wish_scaled(&self, work: &Work, g: usize, turned: bool) -> Wish {
-        let (low, high) = match &self.entries {
-            Some(entries) => (-entries.largest, entries.largest),
-            None => (self.steps.low, self.steps.high),
-        };
-        let (least, most) = extent(work.xs(g, self.group));
-        let cover = |most: f32, least: f32| {
-            let up = if high > 0.0 { most.max(0.0) / high } else { 0.0 };
-            let down = if low < 0.0 { least.min(0.0) / low } else { 0.0 };
-            up.max(down)
-        };
-        let fineness = self.fineness();
-        let (from, to) = (fineness / (fineness + 12.0), 1.0 + 1.0 / fineness);
-        let mut best = (f32::INFINITY, Wish::default());
-        self.improve(work, g, 0.0, 0.0, &mut best);
-        let symmetric = low == -high;
-        let directions = [cover(most, least), -cover(-least, -most)];
-        for largest in &directions[..if turned && !symmetric { 2 } else { 1 }] {
-            for n in 0..GROUP_CANDIDATES {
-                let t = from + (to - from) * n as f32 / (GROUP_CANDIDATES - 1) as f32;
-                self.improve(work, g, largest * t, 0.0, &mut best);
-            }
-        }
-        for _ in 0..ROUNDS {
-            let sums = self.sums(work, g, best.1.scale, 0.0);
-            if !self.improve(work, g, sums.xc / sums.cc, 0.0, &mut best) {
-                break;
-            }
-        }
-        Wish { mean: self.mean(work, g, best.1.scale, 0.0), ..best.1 }
-    }
-
-    /// Keeps a scale and an offset if they are better.
-    fn improve(&self, work: &Work, g: usize, scale: f32, offset: f32, best: &mut (f32, Wish)) -> bool {
-        let error = self.error(work, g, scale, offset);
-        let better = error < best.0;
-        if better {
-            *best = (error, Wish { scale, offset, mean: 0.0 });
-        }
-        better
-    }
-
-    fn mean(&self, work: &Work, g: usize, scale: f32, offset: f32) -> f32 {
-        if self.offsets.is_empty() { 0.0 } else { self.sums(work, g, scale, offset).c / work.fixed[g].w }
-    }
-
-    /// The best scale and offset for a group alone.
-    fn wish_offset(&self, work: &Work, g: usize) -> Wish {
-        let (least, most) = extent(work.xs(g, self.group));
-        let (low, high) = (self.steps.low, self.steps.high);
-        let range = most - least;
-        let fixed = work.fixed[g];
-        let mut best = (f32::INFINITY, Wish::default());
-        let refined = |scale: f32, offset: f32| {
-            let sums = self.sums(work, g, scale, offset);
-            let [cc, c, xc] = [sums.cc, sums.c, sums.xc].map(f64::from);
-            let [w, x] = [fixed.w, fixed.x].map(f64::from);
-            let determinant = cc * w - c * c;
-            if determinant <= 1e-9 * cc * w {
-                return (0.0, (x / w) as f32);
-            }
-            (((xc * w - x * c) / determinant) as f32, ((x * cc - xc * c) / determinant) as f32)
-        };
-        let most_shrunk = 1.2 / (high - low + 2.0);
-        for n in 0..RANGE_CANDIDATES * RANGE_CANDIDATES {
-            let part = |n: usize| most_shrunk * n as f32 / (RANGE_CANDIDATES - 1) as f32;
-            let bottom = least + range * part(n % RANGE_CANDIDATES);
-            let top = most - range * part(n / RANGE_CANDIDATES);
-            let scale = (top - bottom) / (high - low);
-            let offset = bottom - scale * low;
-            self.improve(work, g, scale, offset, &mut best);
-            let (scale, offset) = refined(scale, offset);
-            self.improve(work, g, scale, offset, &mut best);
-        }
-        for _ in 0..ROUNDS {
-            let (scale, offset) = refined(best.1.scale, best.1.offset);
-            if !self.improve(work, g, scale, offset, &mut best) {
-                break;
-            }
-        }
-        Wish { mean: self.mean(work, g, best.1.scale, best.1.offset), ..best.1 }
-    }
-
     /// Writes the codes that the chosen scales and offsets give.
     fn write_codes(&self, work: &mut Work, block: &mut [u8]) {
         for g in 0..work.chosen.len() {
@@ -513,12 +398,6 @@ struct Solution {
     error: f64,
 }
 
-impl Solution {
-    fn worst() -> Self {
-        Solution { floats: [None; 2], error: f64::INFINITY }
-    }
-}
-
 /// What a float may be so that the largest wish can be met: by the largest whole number, or by the smallest.
 #[derive(Clone, Copy)]
 struct Anchors {
@@ -560,10 +439,6 @@ fn near(wholes: &[Whole], value: f32, reach: usize) -> &[Whole] {
         _ => above,
     };
     &wholes[nearest.saturating_sub(reach)..(nearest + reach + 1).min(wholes.len())]
-}
-
-fn extent(x: &[f32]) -> (f32, f32) {
-    x.iter().fold((f32::INFINITY, f32::NEG_INFINITY), |(a, b), x| (a.min(*x), b.max(*x)))
 }
 
 impl Work {
