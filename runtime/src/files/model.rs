@@ -229,6 +229,18 @@ impl ModelFile {
         self.parts.iter().for_each(|part| part.bytes.release(data));
     }
 
+    /// The data of a tensor, in pieces that can be had without a copy of the whole: experts that lie apart come one by
+    /// one. Together they are what [`ModelFile::data`] gives.
+    ///
+    /// # Panics
+    /// When the tensor comes from another model and does not fit this one.
+    pub fn pieces<'a>(&'a self, tensor: &'a TensorInfo) -> impl Iterator<Item = Cow<'a, [u8]>> {
+        let experts = tensor.dims.last().and_then(|&n| usize::try_from(n).ok());
+        let apart = experts.filter(|&n| n > 1 && tensor.pieces() == n);
+        let each = (0..apart.unwrap_or(0)).map(move |expert| self.expert_data(tensor, expert));
+        each.chain(apart.is_none().then(|| self.data(tensor)))
+    }
+
     /// All bytes of each file.
     pub(crate) fn raw_files(&self) -> impl Iterator<Item = &[u8]> {
         self.parts.iter().map(|part| &*part.bytes)

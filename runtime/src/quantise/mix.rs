@@ -119,7 +119,7 @@ impl When {
             Self::NotFalcon => !facts.falcon,
             Self::Importance => facts.importance,
             Self::NoImportance => !facts.importance,
-            Self::Ragged => at.columns % 256 != 0,
+            Self::Ragged => !at.columns.is_multiple_of(256),
             Self::OfExperts => at.of_experts,
         }
     }

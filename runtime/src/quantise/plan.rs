@@ -196,7 +196,7 @@ pub(super) fn plan(model: &ModelFile, options: &QuantiseOptions, registry: &Regi
             format,
         });
     }
-    plan.warnings = warnings(&plan, options);
+    plan.warnings = warnings(&plan, options, registry);
     Ok(plan)
 }
 
@@ -250,7 +250,7 @@ fn check_importance(tensor: &TensorInfo, found: usize, options: &QuantiseOptions
     Err(FileError::Refused { path, what }.into())
 }
 
-fn warnings(plan: &Plan, options: &QuantiseOptions) -> Vec<String> {
+fn warnings(plan: &Plan, options: &QuantiseOptions, registry: &Registry) -> Vec<String> {
     let mut warnings = Vec::new();
     let poor = plan.tensors.iter().filter(|t| {
         let few = t.to.starts_with("IQ1") || t.to.starts_with("IQ2") || t.to == "IQ3_XXS";
@@ -262,7 +262,8 @@ fn warnings(plan: &Plan, options: &QuantiseOptions) -> Vec<String> {
             "{poor} tensors get three bits or fewer without measured importance (--imatrix): expect poor results"
         ));
     }
-    let requantised = plan.tensors.iter().filter(|t| t.to != t.from && !is_float_name(t.from)).count();
+    let is_float = |name| registry.by_name(name).is_some_and(Format::is_float);
+    let requantised = plan.tensors.iter().filter(|t| t.to != t.from && !is_float(t.from)).count();
     if requantised > 0 {
         let but = if options.dry_run && !options.allow_requantise {
             "; --allow-requantize will be needed"
@@ -279,10 +280,6 @@ fn warnings(plan: &Plan, options: &QuantiseOptions) -> Vec<String> {
         );
     }
     warnings
-}
-
-fn is_float_name(name: &str) -> bool {
-    matches!(name, "F32" | "F16" | "BF16")
 }
 
 impl<'a> Chooser<'a> {

@@ -1,6 +1,5 @@
 //! Writing the quantised file: piece by piece, checked, and named at last.
 
-use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
 use quantsmith_kernels::{Format, KernelSet, QuantiseError};
@@ -59,7 +58,7 @@ pub(super) fn write(
                 writer.write(bytes)
             };
             if planned.from == planned.to {
-                for data in pieces(model, tensor) {
+                for data in model.pieces(tensor) {
                     for some in data.chunks(PIECE) {
                         sink(some, some.len())?;
                     }
@@ -177,13 +176,8 @@ fn new_tensor(model: &ModelFile, planned: &PlannedTensor) -> Result<NewTensor, F
     })
 }
 
-/// The data of a tensor, the experts one by one where they lie apart.
-fn pieces<'a>(model: &'a ModelFile, tensor: &'a TensorInfo) -> impl Iterator<Item = Cow<'a, [u8]>> {
-    let experts = tensor.dims.last().and_then(|&n| usize::try_from(n).ok());
-    let apart = experts.filter(|&n| n > 1 && tensor.pieces() == n);
-    let each = (0..apart.unwrap_or(0)).map(move |expert| model.expert_data(tensor, expert));
-    each.chain(apart.is_none().then(|| model.data(tensor)))
-}
+/// Takes bytes to write, and learns how many were read for them.
+type Sink<'a> = dyn FnMut(&[u8], usize) -> Result<(), FileError> + Send + 'a;
 
 /// The conversion of one tensor.
 struct Conversion<'a> {
@@ -196,17 +190,14 @@ struct Conversion<'a> {
 
 impl Conversion<'_> {
     /// Converts the tensor; returns the relative error.
-    fn run(
-        &self,
-        sink: &mut (dyn FnMut(&[u8], usize) -> Result<(), FileError> + Send),
-    ) -> Result<f64, Error> {
+    fn run(&self, sink: &mut Sink<'_>) -> Result<f64, Error> {
         let cols = self.tensor.dims.first().map_or(1, |&c| c as usize);
         let (row_in, row_out) = (bytes_of(self.from.format(), cols), bytes_of(self.to.format(), cols));
         let rows_at_once = (PIECE / cols).max(1);
         let rows_of_matrix = self.tensor.dims.get(1).map_or(1, |&r| r as usize);
         let (mut first_row, mut changed, mut whole) = (0, 0.0, 0.0);
         let mut out = Vec::new();
-        for data in pieces(self.model, self.tensor) {
+        for data in self.model.pieces(self.tensor) {
             // A piece never holds rows of two experts, whose importance differs.
             for matrix in data.chunks(rows_of_matrix * row_in) {
                 for some in matrix.chunks(rows_at_once * row_in) {

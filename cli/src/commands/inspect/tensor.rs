@@ -1,6 +1,5 @@
 //! One tensor: its first blocks field by field, as the declaration of the format has them, or all its numbers.
 
-use std::borrow::Cow;
 use std::path::Path;
 
 use quantsmith::files::inspect::NpyWriter;
@@ -25,15 +24,6 @@ fn format_of(tensor: &TensorInfo, app: &App) -> Result<&'static Format, Failure>
     format.ok_or_else(|| Failure::run(format!("there is no format {}", tensor.type_name)))
 }
 
-/// The data of a tensor, the experts one by one where they lie apart.
-fn pieces<'a>(file: &'a ModelFile, tensor: &'a TensorInfo) -> impl Iterator<Item = Cow<'a, [u8]>> {
-    let experts = tensor.dims.last().and_then(|&n| usize::try_from(n).ok());
-    let apart = experts.filter(|&n| n > 1 && tensor.pieces() == n);
-    let each = (0..apart.unwrap_or(0)).map(move |expert| file.expert_data(tensor, expert));
-    let whole = apart.is_none().then(|| file.data(tensor));
-    each.chain(whole)
-}
-
 /// Writes the numbers of a tensor to a NumPy file.
 pub(super) fn export(file: &ModelFile, tensor: &TensorInfo, to: &Path, app: &mut App) -> Result<(), Failure> {
     discard_on_interrupt();
@@ -43,7 +33,7 @@ pub(super) fn export(file: &ModelFile, tensor: &TensorInfo, to: &Path, app: &mut
     let mut writer = NpyWriter::create(to, &inputs, &tensor.dims)?;
     let blocks = (CHUNK / format.elements).max(1);
     let mut numbers = vec![0.0; blocks * format.elements];
-    for data in pieces(file, tensor) {
+    for data in file.pieces(tensor) {
         for some in data.chunks(blocks * format.bytes) {
             let numbers = &mut numbers[..some.len() / format.bytes * format.elements];
             kernels.dequantise(some, numbers);
@@ -80,7 +70,7 @@ pub(super) fn blocks(
 ) -> Result<(), Failure> {
     let format = format_of(tensor, app)?;
     let kernels = format.kernels(app.tier);
-    let data = pieces(file, tensor).next().unwrap_or_default();
+    let data = file.pieces(tensor).next().unwrap_or_default();
     let all = tensor.bytes / format.bytes as u64;
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
     let shown = data.chunks_exact(format.bytes).take(limit).zip(0u64..);
