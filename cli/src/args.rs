@@ -8,10 +8,7 @@ use std::path::PathBuf;
 
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 
-use quantsmith::text::SamplingParams;
-
 use crate::commands;
-use crate::failure::Failure;
 
 /// The whole command line.
 #[derive(Parser)]
@@ -226,89 +223,6 @@ pub(crate) struct PromptArgs {
     pub(crate) no_escape: bool,
 }
 
-/// How the next token is drawn.
-#[derive(Args, Debug)]
-#[command(next_help_heading = "Sampling")]
-pub(crate) struct SamplingArgs {
-    /// Seed of the random numbers; -1 draws one
-    #[arg(short, long, value_name = "N", default_value = "-1", allow_negative_numbers = true, value_parser = seed)]
-    seed: Seed,
-    /// Temperature; 0 always takes the most likely token
-    #[arg(
-        long,
-        visible_alias = "temperature",
-        value_name = "T",
-        default_value_t = 0.8,
-        allow_negative_numbers = true
-    )]
-    temp: f32,
-    /// Draw from the K most likely tokens; 0 is all
-    #[arg(long, value_name = "K", default_value_t = 40, allow_negative_numbers = true)]
-    top_k: i32,
-    /// Draw from the most likely tokens that together have probability P; 1 is all
-    #[arg(long, value_name = "P", default_value_t = 0.95, allow_negative_numbers = true)]
-    top_p: f32,
-    /// Leave out tokens less likely than P times the most likely one; 0 leaves out none
-    #[arg(long, value_name = "P", default_value_t = 0.05, allow_negative_numbers = true)]
-    min_p: f32,
-    /// Number of last tokens that the penalties look at; 0 is none, -1 the whole context
-    #[arg(long, value_name = "N", default_value_t = 64, allow_negative_numbers = true)]
-    repeat_last_n: i32,
-    /// Penalty on tokens that occurred; 1 is none
-    #[arg(long, value_name = "X", default_value_t = 1.0, allow_negative_numbers = true)]
-    repeat_penalty: f32,
-    /// Penalty on tokens that occurred, once for each; 0 is none
-    #[arg(long, value_name = "X", default_value_t = 0.0, allow_negative_numbers = true)]
-    presence_penalty: f32,
-    /// Penalty on tokens that occurred, times how often; 0 is none
-    #[arg(long, value_name = "X", default_value_t = 0.0, allow_negative_numbers = true)]
-    frequency_penalty: f32,
-    /// Never draw a token that ends the text
-    #[arg(long)]
-    pub(crate) ignore_eos: bool,
-}
-
-impl SamplingArgs {
-    /// The seed that was given, if any.
-    pub(crate) fn seed(&self) -> Option<u64> {
-        self.seed.0
-    }
-
-    /// The settings of the sampler for a context of this size.
-    ///
-    /// # Errors
-    /// Names the flag whose value is out of its range.
-    pub(crate) fn params(&self, context: usize) -> Result<SamplingParams, Failure> {
-        let params = SamplingParams {
-            temperature: self.temp,
-            top_k: self.top_k,
-            top_p: self.top_p,
-            min_p: self.min_p,
-            repeat_penalty: self.repeat_penalty,
-            repeat_last_n: self.repeat_last_n,
-            frequency_penalty: self.frequency_penalty,
-            presence_penalty: self.presence_penalty,
-            context,
-            ..SamplingParams::default()
-        };
-        params.check()?;
-        Ok(params)
-    }
-}
-
-/// A seed, or none for a random one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Seed(Option<u64>);
-
-fn seed(text: &str) -> Result<Seed, String> {
-    if text == "-1" {
-        return Ok(Seed(None));
-    }
-    text.parse()
-        .map(|n| Seed(Some(n)))
-        .map_err(|_| format!("accepted: 0 to {}, or -1 for a random seed", u64::MAX))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -332,7 +246,7 @@ mod tests {
     #[test]
     fn defaults_are_those_of_llama_cpp() {
         let run = run("").expect("valid");
-        let s = run.sampling.params(4096).expect("valid");
+        let s = run.sampling.params(4096, true).expect("valid");
         assert_eq!((s.temperature, s.top_k, s.top_p, s.min_p), (0.8, 40, 0.95, 0.05));
         assert_eq!(
             (s.repeat_penalty, s.repeat_last_n, s.presence_penalty, s.frequency_penalty),
@@ -358,7 +272,7 @@ mod tests {
     fn numbers_without_meaning_are_refused() {
         for bad in ["--temp nan", "--top-p -1", "--min-p 1.1", "--repeat-penalty 0", "--presence-penalty inf"]
         {
-            let error = run(bad).expect("a number").sampling.params(10).expect_err(bad);
+            let error = run(bad).expect("a number").sampling.params(10, true).expect_err(bad);
             assert_eq!(error.exit_code(), 2, "{bad}");
             let flag = bad.split(' ').next().expect("a flag");
             assert!(error.line().is_some_and(|l| l.contains(flag)), "{error:?}");

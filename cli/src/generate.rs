@@ -1,12 +1,14 @@
 //! Generation: draw a token, show it, evaluate it, until something ends it.
 
+use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
-use quantsmith::text::{Sampler, Tokenizer};
+use quantsmith::text::{Constraint, Sampler, SamplingParams, Tokenizer, log_probability};
 use quantsmith::{Model, Session, Want};
+use serde::Serialize;
 
-use crate::args::SamplingArgs;
 use crate::failure::Failure;
+use crate::logprob::{self, Position};
 use crate::output::note;
 
 /// How many tokens to generate.
@@ -33,7 +35,7 @@ impl From<i32> for Limit {
 /// What ended a generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
-    /// The model ended its text.
+    /// The text is complete: the model ended it, a stop string came, or the form asked for allows no more.
     Text,
     /// As many tokens as were asked for are there.
     Limit,
@@ -89,41 +91,45 @@ fn phase(name: &str, ms: f64, n: usize, unit: &str) -> String {
     )
 }
 
+/// How probable a generated token was, before any sampler.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct Score {
+    /// The token.
+    id: u32,
+    /// The natural logarithm of its probability.
+    logp: f64,
+    /// The most likely tokens in its place.
+    top: Position,
+}
+
 /// Draws tokens for one model as the flags say.
 pub(crate) struct Generator<'m> {
     tokenizer: &'m Tokenizer,
     sampler: Sampler,
-    /// Logits with those of the banned tokens lowered.
-    logits: Vec<f32>,
-    /// Tokens that must never be drawn.
-    banned: Vec<u32>,
+    /// What every answer must look like; each starts from a copy.
+    form: Option<Constraint>,
+    /// How many of the most likely tokens are noted beside each generated one, if any are to be.
+    logprobs: Option<usize>,
+    scores: Vec<Score>,
     context: usize,
     /// The seed in use, unless nothing is left to chance.
     seed: Option<u64>,
 }
 
 impl<'m> Generator<'m> {
-    /// Prepares drawing for a model.
-    pub(crate) fn new(model: &'m Model, args: &SamplingArgs) -> Result<Self, Failure> {
+    /// Prepares drawing for a model, with a random seed if none is given.
+    pub(crate) fn new(
+        model: &'m Model,
+        params: &SamplingParams,
+        seed: Option<u64>,
+        form: Option<Constraint>,
+        logprobs: Option<usize>,
+    ) -> Result<Self, Failure> {
         let tokenizer = model.tokenizer();
-        let vocab = model.vocab_size();
-        let seed = args.seed().unwrap_or_else(random_seed);
-        let params = args.params(model.context())?;
-        let sampler = Sampler::new(&params, vocab, seed)?;
-        let ids = (0..).take(vocab.min(tokenizer.vocab_size()));
-        let banned = if args.ignore_eos {
-            ids.filter(|id| tokenizer.is_end_of_generation(*id)).collect()
-        } else {
-            Vec::new()
-        };
-        Ok(Self {
-            tokenizer,
-            sampler,
-            logits: Vec::new(),
-            banned,
-            context: model.context(),
-            seed: (params.temperature > 0.0).then_some(seed),
-        })
+        let seed = seed.unwrap_or_else(random_seed);
+        let sampler = Sampler::for_tokenizer(params, tokenizer, seed)?;
+        let seed = (!sampler.is_greedy()).then_some(seed);
+        Ok(Self { tokenizer, sampler, form, logprobs, scores: Vec::new(), context: model.context(), seed })
     }
 
     /// The seed in use, for those who want the same text again; none when nothing is left to chance.
@@ -148,24 +154,32 @@ impl<'m> Generator<'m> {
         Ok(())
     }
 
-    /// Generates after a prompt that has been evaluated; `show` gets each token as it comes.
+    /// How probable the tokens of the last answer were; empty unless that was asked for.
+    pub(crate) fn take_scores(&mut self) -> Vec<Score> {
+        std::mem::take(&mut self.scores)
+    }
+
+    /// Generates after a prompt that has been evaluated; `show` gets each token as it comes and may end the text.
     pub(crate) fn generate(
         &mut self,
         session: &mut Session,
         limit: Limit,
         timings: &mut Timings,
-        show: &mut dyn FnMut(u32) -> Result<(), Failure>,
+        show: &mut dyn FnMut(u32) -> Result<ControlFlow<()>, Failure>,
     ) -> Result<End, Failure> {
         if limit == Limit::Tokens(0) {
             return Ok(End::Limit);
         }
         let start = Instant::now();
         let mut made = 0;
+        let mut form = self.form.clone();
+        self.scores.clear();
         let end = loop {
-            let id = self.draw(session.logits());
+            let id = self.draw(session.logits(), form.as_mut())?;
             made += 1;
-            show(id)?;
-            if self.tokenizer.is_end_of_generation(id) {
+            let flow = show(id)?;
+            let complete = form.as_ref().is_some_and(Constraint::is_finished);
+            if flow.is_break() || complete || self.tokenizer.is_end_of_generation(id) {
                 break End::Text;
             }
             if limit == Limit::Tokens(made) {
@@ -181,19 +195,18 @@ impl<'m> Generator<'m> {
         Ok(end)
     }
 
-    fn draw(&mut self, logits: &[f32]) -> u32 {
-        let id = if self.banned.is_empty() {
-            self.sampler.sample(logits)
-        } else {
-            self.logits.clear();
-            self.logits.extend_from_slice(logits);
-            for &id in &self.banned {
-                self.logits[id as usize] = f32::NEG_INFINITY;
-            }
-            self.sampler.sample(&self.logits)
+    fn draw(&mut self, logits: &[f32], form: Option<&mut Constraint>) -> Result<u32, Failure> {
+        let id = match form {
+            Some(form) => form.sample(&mut self.sampler, logits)?,
+            None => self.sampler.sample(logits),
         };
         self.sampler.accept(id);
-        id
+        if let Some(top) = self.logprobs {
+            let top = logprob::top(logits, top)
+                .ok_or_else(|| Failure::run("the model's logits are no finite numbers"))?;
+            self.scores.push(Score { id, logp: log_probability(logits, id), top });
+        }
+        Ok(id)
     }
 }
 

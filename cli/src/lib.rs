@@ -13,6 +13,7 @@
 mod args;
 mod argv;
 mod commands;
+mod constraint;
 mod escape;
 mod failure;
 mod generate;
@@ -20,6 +21,7 @@ mod load;
 mod logprob;
 mod output;
 mod prompt;
+mod sampling;
 mod table;
 mod talk;
 

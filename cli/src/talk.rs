@@ -1,12 +1,13 @@
 //! One exchange with a model: a completion, or a conversation with the model's template.
 
 use std::io::{BufRead, Write};
+use std::ops::ControlFlow;
 
-use quantsmith::text::{ChatTemplate, Message, StreamDecoder};
+use quantsmith::text::{ChatTemplate, EncodeOptions, Message, StopStrings, StreamDecoder, Tokenizer};
 use quantsmith::{Model, Session};
 
 use crate::failure::Failure;
-use crate::generate::{End, Generator, Limit, Timings};
+use crate::generate::{End, Generator, Limit, Score, Timings};
 use crate::output::{Output, note};
 use crate::prompt;
 
@@ -18,6 +19,8 @@ pub(crate) struct Talk<'a> {
     pub(crate) limit: Limit,
     /// Whether special tokens are shown.
     pub(crate) special: bool,
+    /// What ends an answer.
+    pub(crate) stops: Stops,
     /// Where text goes as it comes, if anywhere.
     pub(crate) out: Option<&'a mut Output>,
     pub(crate) timings: Timings,
@@ -31,8 +34,33 @@ pub(crate) struct Answer {
     pub(crate) tokens: Vec<u32>,
     /// Their text.
     pub(crate) text: String,
+    /// How probable its tokens were; empty unless that was asked for.
+    pub(crate) scores: Vec<Score>,
     /// What ended it.
     pub(crate) end: End,
+}
+
+/// The texts that end an answer.
+pub(crate) struct Stops {
+    texts: Vec<String>,
+    /// Those that are special tokens, which are not part of the text.
+    tokens: Vec<u32>,
+}
+
+impl Stops {
+    /// Finds out which of the texts are special tokens.
+    pub(crate) fn new(texts: Vec<String>, tokenizer: &Tokenizer) -> Result<Self, Failure> {
+        let mut tokens = Vec::new();
+        for text in &texts {
+            let ids = tokenizer.encode(text, EncodeOptions { add_special: false, parse_special: true })?;
+            if let [id] = ids[..]
+                && tokenizer.is_control(id)
+            {
+                tokens.push(id);
+            }
+        }
+        Ok(Self { texts, tokens })
+    }
 }
 
 impl Talk<'_> {
@@ -113,7 +141,8 @@ impl Talk<'_> {
         let tokenizer = self.model.tokenizer();
         let mut decoder = StreamDecoder::new(tokenizer);
         let (mut tokens, mut text) = (Vec::new(), String::new());
-        let (out, special) = (&mut self.out, self.special);
+        let mut stops = StopStrings::new(self.stops.texts.clone());
+        let (out, special, stop_tokens) = (&mut self.out, self.special, &self.stops.tokens);
         let mut say = |piece: String| {
             text.push_str(&piece);
             match out.as_mut() {
@@ -123,22 +152,30 @@ impl Talk<'_> {
         };
         let end = self.generator.generate(&mut self.session, self.limit, &mut self.timings, &mut |id| {
             tokens.push(id);
-            if special {
-                say(decoder.push_special(id))
-            } else if tokenizer.is_end_of_generation(id) {
-                Ok(())
-            } else {
-                say(decoder.push(id))
+            if stop_tokens.contains(&id) {
+                return Ok(ControlFlow::Break(()));
             }
+            let piece = if special {
+                decoder.push_special(id)
+            } else if tokenizer.is_end_of_generation(id) {
+                return Ok(ControlFlow::Continue(()));
+            } else {
+                decoder.push(id)
+            };
+            let step = stops.push(&piece);
+            say(step.text)?;
+            Ok(if step.stopped.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
         })?;
-        say(decoder.finish())?;
+        say(stops.push(&decoder.finish()).text)?;
+        say(stops.finish())?;
         if let Some(out) = self.out.as_mut()
             && !text.is_empty()
             && !text.ends_with('\n')
         {
             out.stream("\n")?;
         }
-        Ok(Answer { prompt, tokens, text, end })
+        let scores = self.generator.take_scores();
+        Ok(Answer { prompt, tokens, text, scores, end })
     }
 }
 

@@ -7,19 +7,21 @@ use std::io::IsTerminal;
 use std::path::PathBuf;
 
 use clap::Args;
-use quantsmith::text::ChatTemplate;
+use quantsmith::text::{ChatTemplate, Tokenizer};
 use quantsmith::{Model, Session};
 use serde::Serialize;
 
 use crate::App;
-use crate::args::{ModelArgs, PromptArgs, SamplingArgs};
+use crate::args::{ModelArgs, PromptArgs};
+use crate::constraint::ConstraintArgs;
 use crate::escape::unescape;
 use crate::failure::Failure;
-use crate::generate::{End, Generator, Limit, Timings};
+use crate::generate::{End, Generator, Limit, Score, Timings};
 use crate::output::note;
 use crate::prompt;
+use crate::sampling::{SamplingArgs, texts};
 use crate::table::counted;
-use crate::talk::{Answer, Talk};
+use crate::talk::{Answer, Stops, Talk};
 
 /// The flags of `run`.
 #[derive(Args, Debug)]
@@ -32,8 +34,13 @@ pub(crate) struct Run {
     #[arg(short = 'n', long, visible_alias = "n-predict", value_name = "N", default_value_t = -1,
           allow_negative_numbers = true, value_parser = clap::value_parser!(i32).range(-2..), help_heading = "Prompt")]
     pub(crate) predict: i32,
+    /// Text that ends the answer and is not part of it; may be given several times
+    #[arg(short, long, value_name = "TEXT", allow_hyphen_values = true, help_heading = "Prompt")]
+    reverse_prompt: Vec<String>,
     #[command(flatten)]
     pub(crate) sampling: SamplingArgs,
+    #[command(flatten)]
+    form: ConstraintArgs,
     #[command(flatten)]
     chat: ChatArgs,
 }
@@ -58,6 +65,16 @@ struct ChatArgs {
     /// File with the system prompt (-sysf)
     #[arg(long, value_name = "FILE", conflicts_with = "no_conversation")]
     system_prompt_file: Option<PathBuf>,
+    /// Chat template in place of the model's: a name such as chatml, or the template itself; asks for chat mode
+    #[arg(long, value_name = "NAME|TEXT", allow_hyphen_values = true,
+          conflicts_with_all = ["chat_template_file", "no_conversation"])]
+    chat_template: Option<String>,
+    /// File with the chat template to use in place of the model's
+    #[arg(long, value_name = "FILE", conflicts_with = "no_conversation")]
+    chat_template_file: Option<PathBuf>,
+    /// With --json: note the probability of each generated token, and the N most likely ones in its place
+    #[arg(long, value_name = "N")]
+    logprobs: Option<usize>,
     /// Show special tokens in the text, too (-sp)
     #[arg(long)]
     special: bool,
@@ -77,6 +94,8 @@ struct Report<'a> {
     prompt_tokens: &'a [u32],
     tokens: &'a [u32],
     text: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    logprobs: Option<&'a [Score]>,
     timings: Speeds,
     isa: &'a str,
     threads: usize,
@@ -93,8 +112,31 @@ struct Speeds {
 enum Mode<'m> {
     /// It is completed as it stands, for this reason.
     Raw(&'static str),
-    /// It is put to the model as the template says.
-    Chat(&'m ChatTemplate),
+    /// It is put to the model as the template says, which is not the model's own if it was given.
+    Chat { template: &'m ChatTemplate, given: bool },
+}
+
+/// A chat template that was asked for.
+enum Template {
+    Named(String),
+    /// The template itself, and the flag or file that it comes from.
+    Text {
+        text: String,
+        origin: String,
+        from_file: bool,
+    },
+}
+
+impl Template {
+    fn compile(&self, tokenizer: &Tokenizer) -> Result<ChatTemplate, Failure> {
+        match self {
+            Self::Named(name) => Ok(ChatTemplate::builtin(name, tokenizer)?),
+            Self::Text { text, origin, from_file } => ChatTemplate::new(text, tokenizer).map_err(|error| {
+                let message = format!("{origin}: {error}");
+                if *from_file { Failure::run(message) } else { Failure::usage(message) }
+            }),
+        }
+    }
 }
 
 impl Run {
@@ -104,10 +146,24 @@ impl Run {
         let text = if can_ask { self.prompt.text()? } else { Some(self.prompt.require()?) };
         let system = self.system_prompt()?;
         // What is wrong with the flags need not wait until the model is loaded.
-        self.sampling.params(0)?;
+        let escapes = !self.prompt.no_escape;
+        self.sampling.params(0, escapes)?;
+        let stops = texts(&self.reverse_prompt, escapes, "--reverse-prompt")?;
+        let form = self.form.read()?;
+        let template = self.template()?;
+        if self.chat.logprobs.is_some() && !app.global.json {
+            return Err(Failure::usage("--logprobs is shown in JSON only: add --json"));
+        }
         let model = app.load(&self.model)?;
-        let mode = self.mode(&model, at_terminal, system.is_some())?;
-        let generator = Generator::new(&model, &self.sampling)?;
+        let template = template.map(|template| template.compile(model.tokenizer())).transpose()?;
+        let mode = self.mode(&model, template.as_ref(), at_terminal, system.is_some())?;
+        self.sampling.check_vocabulary(model.vocab_size())?;
+        let mut params = self.sampling.params(model.context(), escapes)?;
+        if self.sampling.ignore_eos {
+            params.rule_out(model.tokenizer().end_of_generation());
+        }
+        let form = form.map(|form| form.prepare(&model)).transpose()?;
+        let generator = Generator::new(&model, &params, self.sampling.seed(), form, self.chat.logprobs)?;
         if !app.global.quiet {
             announce(&mode, &generator);
         }
@@ -117,6 +173,7 @@ impl Run {
             generator,
             limit: Limit::from(self.predict),
             special: self.chat.special,
+            stops: Stops::new(stops, model.tokenizer())?,
             // JSON comes in one piece, when all is known.
             out: (!app.global.json).then_some(&mut app.out),
             timings: Timings::default(),
@@ -128,14 +185,14 @@ impl Run {
                 let tokens = prompt::encode(model.tokenizer(), &text)?;
                 talk.complete(&text, tokens, self.chat.display_prompt)?
             }
-            Mode::Chat(template) => {
+            Mode::Chat { template, .. } => {
                 let more = can_ask && !self.chat.single_turn && (text.is_none() || self.chat.conversation);
                 talk.converse(template, system, text, more)?
             }
         };
         let timings = talk.timings;
         if app.global.json {
-            app.out.json(&report(&model, &answer, timings))?;
+            app.out.json(&report(&model, &answer, self.chat.logprobs.is_some(), timings))?;
         }
         app.out.flush()?;
         if !app.global.quiet {
@@ -154,17 +211,50 @@ impl Run {
         }
     }
 
-    fn mode<'m>(&self, model: &'m Model, at_terminal: bool, system: bool) -> Result<Mode<'m>, Failure> {
+    /// The chat template that was asked for, if any.
+    fn template(&self) -> Result<Option<Template>, Failure> {
+        if let Some(path) = &self.chat.chat_template_file {
+            let text = prompt::read_file(path)?;
+            return Ok(Some(Template::Text { text, origin: path.display().to_string(), from_file: true }));
+        }
+        let Some(given) = &self.chat.chat_template else { return Ok(None) };
+        if ChatTemplate::builtin_names().any(|name| name == given) {
+            return Ok(Some(Template::Named(given.clone())));
+        }
+        if !given.contains('{') {
+            let names: Vec<&str> = ChatTemplate::builtin_names().collect();
+            return Err(Failure::usage(format!(
+                "--chat-template: found {given:?}; accepted: a template, or one of {}",
+                names.join(", ")
+            )));
+        }
+        let origin = "--chat-template".to_owned();
+        Ok(Some(Template::Text { text: given.clone(), origin, from_file: false }))
+    }
+
+    fn mode<'m>(
+        &self,
+        model: &'m Model,
+        given: Option<&'m ChatTemplate>,
+        at_terminal: bool,
+        system: bool,
+    ) -> Result<Mode<'m>, Failure> {
         if self.chat.no_conversation {
             return Ok(Mode::Raw("as asked for"));
         }
+        if let Some(template) = given {
+            return Ok(Mode::Chat { template, given: true });
+        }
         match model.chat_template() {
-            Some(template) if at_terminal || self.chat.conversation || system => Ok(Mode::Chat(template)),
+            Some(template) if at_terminal || self.chat.conversation || system => {
+                Ok(Mode::Chat { template, given: false })
+            }
             Some(_) => Ok(Mode::Raw("since standard input is no terminal; -cnv chats")),
             None if self.chat.conversation || system => {
                 let flag = if self.chat.conversation { "-cnv" } else { "-sys" };
                 Err(Failure::run(format!(
-                    "{flag}: the model has no chat template; -no-cnv completes the prompt as it stands"
+                    "{flag}: the model has no chat template; --chat-template gives one, and -no-cnv completes \
+                     the prompt as it stands"
                 )))
             }
             None => Ok(Mode::Raw("since the model has no chat template")),
@@ -176,7 +266,8 @@ impl Run {
 fn announce(mode: &Mode<'_>, generator: &Generator<'_>) {
     let mode = match mode {
         Mode::Raw(why) => format!("completion of the prompt as it stands, {why}"),
-        Mode::Chat(_) => {
+        Mode::Chat { given: true, .. } => "chat with the template given".to_owned(),
+        Mode::Chat { given: false, .. } => {
             "chat with the model's template; -no-cnv completes the prompt as it stands".to_owned()
         }
     };
@@ -187,11 +278,12 @@ fn announce(mode: &Mode<'_>, generator: &Generator<'_>) {
     note("");
 }
 
-fn report<'a>(model: &'a Model, answer: &'a Answer, timings: Timings) -> Report<'a> {
+fn report<'a>(model: &'a Model, answer: &'a Answer, logprobs: bool, timings: Timings) -> Report<'a> {
     Report {
         prompt_tokens: &answer.prompt,
         tokens: &answer.tokens,
         text: &answer.text,
+        logprobs: logprobs.then_some(&answer.scores),
         timings: Speeds {
             load_ms: model.load_ms(),
             prompt_per_second: timings.prompt_per_second(),
