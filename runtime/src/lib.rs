@@ -18,7 +18,9 @@
 //! * [`files`]: containers, metadata and tensors, taken for hostile until checked.
 //! * [`text`]: tokenizers, chat templates, sampling.
 //! * [`model`]: architectures as data; a [`Model`] is loaded, bound to kernels and planned.
+//! * [`perplexity`]: how well a model predicts a text.
 //! * [`session`]: a [`Session`] evaluates tokens; it allocates nothing while it does.
+//! * [`state`]: a context saved in a file.
 //!
 //! For the same model and tokens, logits are the same to the bit on every instruction set, with any number of threads,
 //! in batches of any size, with weights interleaved or not.
@@ -29,15 +31,20 @@ pub mod files;
 mod graph;
 mod kv;
 pub mod model;
+pub mod perplexity;
 mod registry;
 pub mod session;
+pub mod state;
 pub mod text;
 pub mod threads;
 mod weights;
 
 pub use error::Error;
 pub use graph::report::{NodeReport, PassReport, PlanReport, TensorReport, ValueReport};
+pub use kv::CacheTypes;
 pub use model::hparams::HParams;
 pub use model::{LoadOptions, Model, Progress};
 pub use quantsmith_kernels as kernels;
+pub use quantsmith_kernels::ops::attention::CellType;
 pub use session::{Session, StepTime, Want};
+pub use state::StateError;
