@@ -26,6 +26,10 @@ export QUANTSMITH_TIER_LOG := $(CURDIR)/target/tiers.tsv
 MUST_RUN := scalar avx2 neon \
             $(shell grep -qsw avx512_vnni /proc/cpuinfo && echo avx512vnni)
 
+# What the tests of tokenizers and chat templates compare with.
+export QUANTSMITH_VOCABS := $(CURDIR)/models/reference-0.3.36
+export QUANTSMITH_TEMPLATES := $(QUANTSMITH_VOCABS)/templates
+
 # Property tests draw the same cases each time.
 export PROPTEST_RNG_SEED ?= 1
 
@@ -47,6 +51,10 @@ build:
 .PHONY: models
 models:
 	tests/fetch-models.sh
+
+.PHONY: references
+references:
+	tests/fetch-references.sh
 
 .PHONY: demo
 demo: build
@@ -86,7 +94,7 @@ expand:
 ## Test
 
 .PHONY: test
-test: fmt-check clippy doc models clear-tiers test-native test-x86-emulated test-aarch64 tiers
+test: fmt-check clippy doc models references clear-tiers test-native test-x86-emulated test-aarch64 tiers
 
 .PHONY: fmt-check
 fmt-check:
@@ -101,7 +109,7 @@ doc:
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
 
 .PHONY: test-native
-test-native: models
+test-native: models references
 	cargo test --workspace --profile $(PROFILE)
 
 # Shell functions of the emulated tests.
