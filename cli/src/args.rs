@@ -7,8 +7,10 @@ use std::num::NonZeroU32;
 use std::path::PathBuf;
 
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
+use quantsmith::{CacheTypes, CellType};
 
 use crate::commands;
+use crate::terminal::colours_are_welcome;
 
 /// The whole command line.
 #[derive(Parser)]
@@ -84,6 +86,8 @@ fn threads(text: &str) -> Result<Threads, String> {
 pub(crate) enum Command {
     /// Complete a prompt, or answer it in chat mode
     Run(Box<commands::run::Run>),
+    /// Converse with a model at the terminal
+    Chat(Box<commands::chat::Chat>),
     /// Show the CPU's features, the instruction sets available and chosen, and the threads
     Cpu(commands::cpu::CpuArgs),
     /// List the quantisation formats and the instruction sets that each has kernels for
@@ -92,6 +96,8 @@ pub(crate) enum Command {
     Inspect(commands::inspect::Inspect),
     /// Show the planned graph: nodes, memory, and the kernel of each tensor
     Plan(commands::plan::Plan),
+    /// Measure how well a model predicts a text, and how far it is from another model
+    Perplexity(Box<commands::perplexity::Perplexity>),
     /// Turn text into token ids, and back
     Tokenize(commands::tokenize::Tokenize),
     /// Log-probabilities of the next token at each position of a prompt
@@ -120,6 +126,12 @@ pub(crate) struct ModelArgs {
     /// Largest number of prompt tokens evaluated at once (-ub)
     #[arg(long, value_name = "N", default_value = "512")]
     ubatch_size: NonZeroU32,
+    /// Type of the keys in the cache: f32, f16, q8_0 or q4_0 (-ctk)
+    #[arg(long, value_name = "TYPE", default_value = "f16", value_parser = cell_type)]
+    cache_type_k: CellType,
+    /// Type of the values in the cache (-ctv)
+    #[arg(long, value_name = "TYPE", default_value = "f16", value_parser = cell_type)]
+    cache_type_v: CellType,
     /// Use the weights as they lie in the file, without packing them for speed (-nr)
     #[arg(long)]
     pub(crate) no_repack: bool,
@@ -128,10 +140,20 @@ pub(crate) struct ModelArgs {
 }
 
 impl ModelArgs {
+    /// The types of the cache.
+    pub(crate) fn cache_types(&self) -> CacheTypes {
+        CacheTypes { keys: self.cache_type_k, values: self.cache_type_v }
+    }
+
     /// How many prompt tokens are evaluated at once: a larger physical than logical batch cannot be filled.
     pub(crate) fn ubatch(&self) -> usize {
         self.ubatch_size.min(self.batch_size).get().try_into().unwrap_or(usize::MAX)
     }
+}
+
+fn cell_type(text: &str) -> Result<CellType, String> {
+    let found = CellType::ALL.into_iter().find(|ty| text.eq_ignore_ascii_case(ty.name()));
+    found.ok_or_else(|| format!("accepted: {}", CellType::ALL.map(CellType::name).join(", ")))
 }
 
 /// Flags of llama.cpp that copied commands carry and that change nothing here.
@@ -143,10 +165,6 @@ pub(crate) struct Compat {
     threads_batch: Option<i32>,
     #[arg(long, hide = true, value_name = "MODE", num_args = 0..=1, default_missing_value = "on")]
     flash_attn: Option<Switch>,
-    #[arg(long, hide = true, value_name = "TYPE", ignore_case = true)]
-    cache_type_k: Option<CacheType>,
-    #[arg(long, hide = true, value_name = "TYPE", ignore_case = true)]
-    cache_type_v: Option<CacheType>,
     #[arg(long, hide = true)]
     mlock: bool,
     #[arg(long, hide = true)]
@@ -159,7 +177,8 @@ pub(crate) struct Compat {
     no_perf: bool,
     #[arg(long, hide = true)]
     no_context_shift: bool,
-    #[arg(long, hide = true, value_name = "MODE", num_args = 0..=1, default_missing_value = "on")]
+    /// Colours at the terminal: on, off, or auto, which is off where NO_COLOR is set (-co)
+    #[arg(long, value_name = "MODE", num_args = 0..=1, default_missing_value = "on", hide_possible_values = true)]
     color: Option<Switch>,
     #[arg(long, hide = true, aliases = ["log-verbosity"], value_name = "N", allow_negative_numbers = true)]
     verbosity: Option<i32>,
@@ -173,13 +192,16 @@ enum Switch {
     Auto,
 }
 
-/// The types that the cache of keys and values can have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum CacheType {
-    F16,
-}
-
 impl Compat {
+    /// Whether to use colours.
+    pub(crate) fn colour(&self) -> bool {
+        match self.color {
+            Some(Switch::On) => true,
+            Some(Switch::Off) => false,
+            Some(Switch::Auto) | None => colours_are_welcome(),
+        }
+    }
+
     /// What to say about flags that were given in vain.
     pub(crate) fn warnings(&self, threads: Option<usize>) -> Vec<String> {
         let mut warnings = Vec::new();
@@ -246,14 +268,14 @@ mod tests {
     #[test]
     fn defaults_are_those_of_llama_cpp() {
         let run = run("").expect("valid");
-        let s = run.sampling.params(4096, true).expect("valid");
+        let s = run.exchange.sampling.params(4096, true).expect("valid");
         assert_eq!((s.temperature, s.top_k, s.top_p, s.min_p), (0.8, 40, 0.95, 0.05));
         assert_eq!(
             (s.repeat_penalty, s.repeat_last_n, s.presence_penalty, s.frequency_penalty),
             (1.0, 64, 0.0, 0.0)
         );
-        assert_eq!((run.sampling.seed(), run.sampling.ignore_eos), (None, false));
-        assert_eq!((run.model.ctx_size, run.model.ubatch(), run.predict), (0, 512, -1));
+        assert_eq!((run.exchange.sampling.seed(), run.exchange.sampling.ignore_eos), (None, false));
+        assert_eq!((run.model.ctx_size, run.model.ubatch(), run.exchange.predict), (0, 512, -1));
     }
 
     #[test]

@@ -10,6 +10,8 @@ use serde::Serialize;
 use crate::failure::Failure;
 use crate::logprob::{self, Position};
 use crate::output::note;
+use crate::table::counted;
+use crate::terminal::Interrupt;
 
 /// How many tokens to generate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,7 +43,13 @@ pub(crate) enum End {
     Limit,
     /// The context has no room for another token.
     ContextFull,
+    /// The person at the terminal had enough.
+    Interrupted,
 }
+
+/// How many tokens of the prompt stay when the context is shifted: llama.cpp's `--keep`, -1 is all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Keep(pub(crate) i32);
 
 /// How long the two phases took.
 #[derive(Clone, Copy, Debug, Default)]
@@ -67,15 +75,24 @@ impl Timings {
         per_second(self.runs, self.generation)
     }
 
-    /// Says how fast it was, in the lines that llama.cpp prints.
+    /// Says how fast it was.
     pub(crate) fn report(&self, load_ms: f64) {
+        for line in self.lines(load_ms) {
+            note(&line);
+        }
+    }
+
+    /// How fast it was, in the lines that llama.cpp prints.
+    pub(crate) fn lines(&self, load_ms: f64) -> [String; 4] {
         let prompt = self.prompt.as_secs_f64() * 1e3;
         let generation = self.generation.as_secs_f64() * 1e3;
-        note(&format!("       load time = {load_ms:>10.2} ms"));
-        note(&phase("prompt eval", prompt, self.prompt_tokens, "tokens"));
-        note(&phase("       eval", generation, self.runs, "runs  "));
         let (total, tokens) = (load_ms + prompt + generation, self.prompt_tokens + self.runs);
-        note(&format!("      total time = {total:>10.2} ms / {tokens:>5} tokens"));
+        [
+            format!("       load time = {load_ms:>10.2} ms"),
+            phase("prompt eval", prompt, self.prompt_tokens, "tokens"),
+            phase("       eval", generation, self.runs, "runs  "),
+            format!("      total time = {total:>10.2} ms / {tokens:>5} tokens"),
+        ]
     }
 }
 
@@ -112,6 +129,11 @@ pub(crate) struct Generator<'m> {
     logprobs: Option<usize>,
     scores: Vec<Score>,
     context: usize,
+    /// What stays when the context is shifted, if it is to be.
+    shift: Option<Keep>,
+    /// Tokens of the prompt of this answer.
+    prompt: usize,
+    interrupt: Option<Interrupt>,
     /// The seed in use, unless nothing is left to chance.
     seed: Option<u64>,
 }
@@ -129,7 +151,28 @@ impl<'m> Generator<'m> {
         let seed = seed.unwrap_or_else(random_seed);
         let sampler = Sampler::for_tokenizer(params, tokenizer, seed)?;
         let seed = (!sampler.is_greedy()).then_some(seed);
-        Ok(Self { tokenizer, sampler, form, logprobs, scores: Vec::new(), context: model.context(), seed })
+        Ok(Self {
+            tokenizer,
+            sampler,
+            form,
+            logprobs,
+            scores: Vec::new(),
+            context: model.context(),
+            shift: None,
+            prompt: 0,
+            interrupt: None,
+            seed,
+        })
+    }
+
+    /// Makes room in a full context, or no longer.
+    pub(crate) fn set_shift(&mut self, shift: Option<Keep>) {
+        self.shift = shift;
+    }
+
+    /// Lets a person interrupt.
+    pub(crate) fn set_interrupt(&mut self, interrupt: Interrupt) {
+        self.interrupt = Some(interrupt);
     }
 
     /// The seed in use, for those who want the same text again; none when nothing is left to chance.
@@ -137,21 +180,56 @@ impl<'m> Generator<'m> {
         self.seed
     }
 
-    /// Evaluates tokens that nobody drew, and lets the penalties see them.
+    /// Brings the session to a prompt, of which it may have a part already, and lets the penalties see all of it.
+    ///
+    /// Returns whether nobody interrupted.
     pub(crate) fn prompt(
         &mut self,
         session: &mut Session,
         tokens: &[u32],
         timings: &mut Timings,
-    ) -> Result<(), Failure> {
+    ) -> Result<bool, Failure> {
+        self.sampler.forget();
         for &id in tokens {
             self.sampler.accept(id);
         }
+        self.prompt = tokens.len();
+        self.interrupted();
         let start = Instant::now();
-        session.eval(tokens, Want::Last, &mut |_, _| {})?;
-        timings.prompt_tokens += tokens.len();
+        let rest = &tokens[session.resume(tokens)..];
+        let mut whole = true;
+        for part in rest.chunks(session.model().ubatch()) {
+            if self.interrupted() {
+                whole = false;
+                break;
+            }
+            session.eval(part, Want::Last, &mut |_, _| {})?;
+            timings.prompt_tokens += part.len();
+        }
         timings.prompt += start.elapsed();
-        Ok(())
+        Ok(whole)
+    }
+
+    fn interrupted(&self) -> bool {
+        self.interrupt.as_ref().is_some_and(Interrupt::take)
+    }
+
+    /// Drops half of what may go from a full context, if that was asked for.
+    fn make_room(&self, session: &mut Session) -> Result<bool, Failure> {
+        let Some(Keep(keep)) = self.shift else { return Ok(false) };
+        // The mark at the begin of a text stays in any case.
+        let bos = usize::from(session.tokens().first().copied() == self.tokenizer.bos());
+        let keep = usize::try_from(keep).map_or(self.prompt, |keep| self.prompt.min(keep + bos));
+        let count = session.position().saturating_sub(keep) / 2;
+        if count == 0 {
+            let (context, keep) = (counted(self.context, "token"), counted(keep, "token"));
+            return Err(Failure::run(format!(
+                "the context of {context} is full, and nothing of it can be dropped, since {keep} of the prompt are \
+                 to stay: --keep takes fewer, -c gives a larger context"
+            )));
+        }
+        session.shift(keep, count)?;
+        Ok(true)
     }
 
     /// How probable the tokens of the last answer were; empty unless that was asked for.
@@ -185,7 +263,10 @@ impl<'m> Generator<'m> {
             if limit == Limit::Tokens(made) {
                 break End::Limit;
             }
-            if session.position() >= self.context {
+            if self.interrupted() {
+                break End::Interrupted;
+            }
+            if session.position() >= self.context && !self.make_room(session)? {
                 break End::ContextFull;
             }
             session.eval(&[id], Want::Last, &mut |_, _| {})?;
