@@ -29,6 +29,10 @@ MUST_RUN := scalar avx2 neon dotprod i8mm \
             $(shell grep -qsw avx512_vnni /proc/cpuinfo && echo avx512 avx512vnni) \
             $(shell grep -qsw amx_int8 /proc/cpuinfo && echo amx)
 
+# What the tests of tokenizers and chat templates compare with.
+export QUANTSMITH_VOCABS := $(CURDIR)/models/reference-0.3.36
+export QUANTSMITH_TEMPLATES := $(QUANTSMITH_VOCABS)/templates
+
 # Property tests draw the same cases each time.
 export PROPTEST_RNG_SEED ?= 1
 
@@ -55,6 +59,10 @@ build:
 .PHONY: models
 models:
 	tests/fetch-models.sh
+
+.PHONY: references
+references:
+	tests/fetch-references.sh
 
 .PHONY: demo
 demo: build
@@ -94,7 +102,7 @@ expand:
 ## Test
 
 .PHONY: test
-test: fmt-check clippy features doc models clear-tiers test-native example test-x86-emulated test-bochs test-aarch64 tiers
+test: fmt-check clippy features doc models references clear-tiers test-native example test-x86-emulated test-bochs test-aarch64 tiers
 
 .PHONY: fmt-check
 fmt-check:
@@ -114,7 +122,7 @@ doc:
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
 
 .PHONY: test-native
-test-native: models
+test-native: models references
 	cargo test --workspace --profile $(PROFILE)
 
 # Shell functions of the emulated tests.

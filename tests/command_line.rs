@@ -39,7 +39,8 @@ fn wrong_requests_end_with_two_and_one_line() {
         (run().args("-p x --temp nan"), "--temp"),
         (run().args("-p x -f y"), "--file"),
         (run().args("-p x -hf some/model"), "-m FILE"),
-        (run().args("-p x -ctk q8_0"), "f16"),
+        (run().args("-p x -ctk q5_1"), "f32, f16, q8_0, q4_0"),
+        (run().args("-p x -ctv q8_0"), "f32, f16 for heads of 16"),
         (run().args("-p x -cnv -no-cnv"), "--no-conversation"),
         (run().args("-p x --isa sse9"), "available: scalar"),
         (quantsmith!("cpu").env("QUANTSMITH_ISA", "sse9"), "available: scalar"),
@@ -218,6 +219,8 @@ fn a_conversation_goes_on_at_a_terminal() {
             .arg("-qec")
             .arg(line)
             .arg("/dev/null")
+            // A line editor would draw its prompt with every key.
+            .env("TERM", "dumb")
             .stdin(typed)
             .run();
         assert_eq!(ended.code, 0, "{ended:?}");

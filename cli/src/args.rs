@@ -7,12 +7,12 @@ use std::num::NonZeroU32;
 use std::path::PathBuf;
 
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
-
-use quantsmith::text::SamplingParams;
+use quantsmith::{CacheTypes, CellType};
 use quantsmith_kernels::{Supported, cpu};
 
 use crate::commands;
 use crate::failure::Failure;
+use crate::terminal::colours_are_welcome;
 
 /// The whole command line.
 #[derive(Parser)]
@@ -108,6 +108,8 @@ fn threads(text: &str) -> Result<Threads, String> {
 pub(crate) enum Command {
     /// Complete a prompt, or answer it in chat mode
     Run(Box<commands::run::Run>),
+    /// Converse with a model at the terminal
+    Chat(Box<commands::chat::Chat>),
     /// Show the CPU's features, the instruction sets available and chosen, and the threads
     Cpu(commands::cpu::CpuArgs),
     /// List the quantisation formats and the instruction sets that each has kernels for
@@ -122,6 +124,8 @@ pub(crate) enum Command {
     Gguf(commands::gguf::Gguf),
     /// Show the planned graph: nodes, memory, and the kernel of each tensor
     Plan(commands::plan::Plan),
+    /// Measure how well a model predicts a text, and how far it is from another model
+    Perplexity(Box<commands::perplexity::Perplexity>),
     /// Turn text into token ids, and back
     Tokenize(commands::tokenize::Tokenize),
     /// Log-probabilities of the next token at each position of a prompt
@@ -168,6 +172,12 @@ pub(crate) struct ModelArgs {
     /// Largest number of prompt tokens evaluated at once (-ub)
     #[arg(long, value_name = "N", default_value = "512")]
     ubatch_size: NonZeroU32,
+    /// Type of the keys in the cache: f32, f16, q8_0 or q4_0 (-ctk)
+    #[arg(long, value_name = "TYPE", default_value = "f16", value_parser = cell_type)]
+    cache_type_k: CellType,
+    /// Type of the values in the cache (-ctv)
+    #[arg(long, value_name = "TYPE", default_value = "f16", value_parser = cell_type)]
+    cache_type_v: CellType,
     /// Use the weights as they lie in the file, without packing them for speed (-nr)
     #[arg(long)]
     pub(crate) no_repack: bool,
@@ -176,10 +186,20 @@ pub(crate) struct ModelArgs {
 }
 
 impl ModelArgs {
+    /// The types of the cache.
+    pub(crate) fn cache_types(&self) -> CacheTypes {
+        CacheTypes { keys: self.cache_type_k, values: self.cache_type_v }
+    }
+
     /// How many prompt tokens are evaluated at once: a larger physical than logical batch cannot be filled.
     pub(crate) fn ubatch(&self) -> usize {
         self.ubatch_size.min(self.batch_size).get().try_into().unwrap_or(usize::MAX)
     }
+}
+
+fn cell_type(text: &str) -> Result<CellType, String> {
+    let found = CellType::ALL.into_iter().find(|ty| text.eq_ignore_ascii_case(ty.name()));
+    found.ok_or_else(|| format!("accepted: {}", CellType::ALL.map(CellType::name).join(", ")))
 }
 
 /// Flags of llama.cpp that copied commands carry and that change nothing here.
@@ -191,10 +211,6 @@ pub(crate) struct Compat {
     threads_batch: Option<i32>,
     #[arg(long, hide = true, value_name = "MODE", num_args = 0..=1, default_missing_value = "on")]
     flash_attn: Option<Switch>,
-    #[arg(long, hide = true, value_name = "TYPE", ignore_case = true)]
-    cache_type_k: Option<CacheType>,
-    #[arg(long, hide = true, value_name = "TYPE", ignore_case = true)]
-    cache_type_v: Option<CacheType>,
     #[arg(long, hide = true)]
     mlock: bool,
     #[arg(long, hide = true)]
@@ -207,7 +223,8 @@ pub(crate) struct Compat {
     no_perf: bool,
     #[arg(long, hide = true)]
     no_context_shift: bool,
-    #[arg(long, hide = true, value_name = "MODE", num_args = 0..=1, default_missing_value = "on")]
+    /// Colours at the terminal: on, off, or auto, which is off where NO_COLOR is set (-co)
+    #[arg(long, value_name = "MODE", num_args = 0..=1, default_missing_value = "on", hide_possible_values = true)]
     color: Option<Switch>,
     #[arg(long, hide = true, aliases = ["log-verbosity"], value_name = "N", allow_negative_numbers = true)]
     verbosity: Option<i32>,
@@ -221,16 +238,19 @@ enum Switch {
     Auto,
 }
 
-/// The types that the cache of keys and values can have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum CacheType {
-    F16,
-}
-
 impl Compat {
     /// Whether nothing is to be run before the clock starts.
     pub(crate) fn no_warmup(&self) -> bool {
         self.no_warmup
+    }
+
+    /// Whether to use colours.
+    pub(crate) fn colour(&self) -> bool {
+        match self.color {
+            Some(Switch::On) => true,
+            Some(Switch::Off) => false,
+            Some(Switch::Auto) | None => colours_are_welcome(),
+        }
     }
 
     /// What to say about flags that were given in vain.
@@ -276,89 +296,6 @@ pub(crate) struct PromptArgs {
     pub(crate) no_escape: bool,
 }
 
-/// How the next token is drawn.
-#[derive(Args, Debug)]
-#[command(next_help_heading = "Sampling")]
-pub(crate) struct SamplingArgs {
-    /// Seed of the random numbers; -1 draws one
-    #[arg(short, long, value_name = "N", default_value = "-1", allow_negative_numbers = true, value_parser = seed)]
-    seed: Seed,
-    /// Temperature; 0 always takes the most likely token
-    #[arg(
-        long,
-        visible_alias = "temperature",
-        value_name = "T",
-        default_value_t = 0.8,
-        allow_negative_numbers = true
-    )]
-    temp: f32,
-    /// Draw from the K most likely tokens; 0 is all
-    #[arg(long, value_name = "K", default_value_t = 40, allow_negative_numbers = true)]
-    top_k: i32,
-    /// Draw from the most likely tokens that together have probability P; 1 is all
-    #[arg(long, value_name = "P", default_value_t = 0.95, allow_negative_numbers = true)]
-    top_p: f32,
-    /// Leave out tokens less likely than P times the most likely one; 0 leaves out none
-    #[arg(long, value_name = "P", default_value_t = 0.05, allow_negative_numbers = true)]
-    min_p: f32,
-    /// Number of last tokens that the penalties look at; 0 is none, -1 the whole context
-    #[arg(long, value_name = "N", default_value_t = 64, allow_negative_numbers = true)]
-    repeat_last_n: i32,
-    /// Penalty on tokens that occurred; 1 is none
-    #[arg(long, value_name = "X", default_value_t = 1.0, allow_negative_numbers = true)]
-    repeat_penalty: f32,
-    /// Penalty on tokens that occurred, once for each; 0 is none
-    #[arg(long, value_name = "X", default_value_t = 0.0, allow_negative_numbers = true)]
-    presence_penalty: f32,
-    /// Penalty on tokens that occurred, times how often; 0 is none
-    #[arg(long, value_name = "X", default_value_t = 0.0, allow_negative_numbers = true)]
-    frequency_penalty: f32,
-    /// Never draw a token that ends the text
-    #[arg(long)]
-    pub(crate) ignore_eos: bool,
-}
-
-impl SamplingArgs {
-    /// The seed that was given, if any.
-    pub(crate) fn seed(&self) -> Option<u64> {
-        self.seed.0
-    }
-
-    /// The settings of the sampler for a context of this size.
-    ///
-    /// # Errors
-    /// Names the flag whose value is out of its range.
-    pub(crate) fn params(&self, context: usize) -> Result<SamplingParams, Failure> {
-        let params = SamplingParams {
-            temperature: self.temp,
-            top_k: self.top_k,
-            top_p: self.top_p,
-            min_p: self.min_p,
-            repeat_penalty: self.repeat_penalty,
-            repeat_last_n: self.repeat_last_n,
-            frequency_penalty: self.frequency_penalty,
-            presence_penalty: self.presence_penalty,
-            context,
-            ..SamplingParams::default()
-        };
-        params.check()?;
-        Ok(params)
-    }
-}
-
-/// A seed, or none for a random one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Seed(Option<u64>);
-
-fn seed(text: &str) -> Result<Seed, String> {
-    if text == "-1" {
-        return Ok(Seed(None));
-    }
-    text.parse()
-        .map(|n| Seed(Some(n)))
-        .map_err(|_| format!("accepted: 0 to {}, or -1 for a random seed", u64::MAX))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -382,14 +319,14 @@ mod tests {
     #[test]
     fn defaults_are_those_of_llama_cpp() {
         let run = run("").expect("valid");
-        let s = run.sampling.params(4096).expect("valid");
+        let s = run.exchange.sampling.params(4096, true).expect("valid");
         assert_eq!((s.temperature, s.top_k, s.top_p, s.min_p), (0.8, 40, 0.95, 0.05));
         assert_eq!(
             (s.repeat_penalty, s.repeat_last_n, s.presence_penalty, s.frequency_penalty),
             (1.0, 64, 0.0, 0.0)
         );
-        assert_eq!((run.sampling.seed(), run.sampling.ignore_eos), (None, false));
-        assert_eq!((run.model.ctx_size, run.model.ubatch(), run.predict), (0, 512, -1));
+        assert_eq!((run.exchange.sampling.seed(), run.exchange.sampling.ignore_eos), (None, false));
+        assert_eq!((run.model.ctx_size, run.model.ubatch(), run.exchange.predict), (0, 512, -1));
     }
 
     #[test]
@@ -408,7 +345,7 @@ mod tests {
     fn numbers_without_meaning_are_refused() {
         for bad in ["--temp nan", "--top-p -1", "--min-p 1.1", "--repeat-penalty 0", "--presence-penalty inf"]
         {
-            let error = run(bad).expect("a number").sampling.params(10).expect_err(bad);
+            let error = run(bad).expect("a number").sampling.params(10, true).expect_err(bad);
             assert_eq!(error.exit_code(), 2, "{bad}");
             let flag = bad.split(' ').next().expect("a flag");
             assert!(error.line().is_some_and(|l| l.contains(flag)), "{error:?}");

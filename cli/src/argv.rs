@@ -15,6 +15,7 @@ const WORDS: &[(&str, &str)] = &[
     ("-ctk", "--cache-type-k"),
     ("-ctv", "--cache-type-v"),
     ("-fa", "--flash-attn"),
+    ("-jf", "--json-schema-file"),
     ("-lv", "--verbosity"),
     ("-ngl", "--n-gpu-layers"),
     ("-no-cnv", "--no-conversation"),

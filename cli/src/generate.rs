@@ -1,13 +1,17 @@
 //! Generation: draw a token, show it, evaluate it, until something ends it.
 
+use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
-use quantsmith::text::{Sampler, Tokenizer};
+use quantsmith::text::{Constraint, Sampler, SamplingParams, Tokenizer, log_probability};
 use quantsmith::{Model, Session, Want};
+use serde::Serialize;
 
-use crate::args::SamplingArgs;
 use crate::failure::Failure;
+use crate::logprob::{self, Position};
 use crate::output::note;
+use crate::table::counted;
+use crate::terminal::Interrupt;
 
 /// How many tokens to generate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,13 +37,19 @@ impl From<i32> for Limit {
 /// What ended a generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
-    /// The model ended its text.
+    /// The text is complete: the model ended it, a stop string came, or the form asked for allows no more.
     Text,
     /// As many tokens as were asked for are there.
     Limit,
     /// The context has no room for another token.
     ContextFull,
+    /// The person at the terminal had enough.
+    Interrupted,
 }
+
+/// How many tokens of the prompt stay when the context is shifted: llama.cpp's `--keep`, -1 is all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Keep(pub(crate) i32);
 
 /// How long the two phases took.
 #[derive(Clone, Copy, Debug, Default)]
@@ -65,15 +75,24 @@ impl Timings {
         per_second(self.runs, self.generation)
     }
 
-    /// Says how fast it was, in the lines that llama.cpp prints.
+    /// Says how fast it was.
     pub(crate) fn report(&self, load_ms: f64) {
+        for line in self.lines(load_ms) {
+            note(&line);
+        }
+    }
+
+    /// How fast it was, in the lines that llama.cpp prints.
+    pub(crate) fn lines(&self, load_ms: f64) -> [String; 4] {
         let prompt = self.prompt.as_secs_f64() * 1e3;
         let generation = self.generation.as_secs_f64() * 1e3;
-        note(&format!("       load time = {load_ms:>10.2} ms"));
-        note(&phase("prompt eval", prompt, self.prompt_tokens, "tokens"));
-        note(&phase("       eval", generation, self.runs, "runs  "));
         let (total, tokens) = (load_ms + prompt + generation, self.prompt_tokens + self.runs);
-        note(&format!("      total time = {total:>10.2} ms / {tokens:>5} tokens"));
+        [
+            format!("       load time = {load_ms:>10.2} ms"),
+            phase("prompt eval", prompt, self.prompt_tokens, "tokens"),
+            phase("       eval", generation, self.runs, "runs  "),
+            format!("      total time = {total:>10.2} ms / {tokens:>5} tokens"),
+        ]
     }
 }
 
@@ -89,41 +108,71 @@ fn phase(name: &str, ms: f64, n: usize, unit: &str) -> String {
     )
 }
 
+/// How probable a generated token was, before any sampler.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct Score {
+    /// The token.
+    id: u32,
+    /// The natural logarithm of its probability.
+    logp: f64,
+    /// The most likely tokens in its place.
+    top: Position,
+}
+
 /// Draws tokens for one model as the flags say.
 pub(crate) struct Generator<'m> {
     tokenizer: &'m Tokenizer,
     sampler: Sampler,
-    /// Logits with those of the banned tokens lowered.
-    logits: Vec<f32>,
-    /// Tokens that must never be drawn.
-    banned: Vec<u32>,
+    /// What every answer must look like; each starts from a copy.
+    form: Option<Constraint>,
+    /// How many of the most likely tokens are noted beside each generated one, if any are to be.
+    logprobs: Option<usize>,
+    scores: Vec<Score>,
     context: usize,
+    /// What stays when the context is shifted, if it is to be.
+    shift: Option<Keep>,
+    /// Tokens of the prompt of this answer.
+    prompt: usize,
+    interrupt: Option<Interrupt>,
     /// The seed in use, unless nothing is left to chance.
     seed: Option<u64>,
 }
 
 impl<'m> Generator<'m> {
-    /// Prepares drawing for a model.
-    pub(crate) fn new(model: &'m Model, args: &SamplingArgs) -> Result<Self, Failure> {
+    /// Prepares drawing for a model, with a random seed if none is given.
+    pub(crate) fn new(
+        model: &'m Model,
+        params: &SamplingParams,
+        seed: Option<u64>,
+        form: Option<Constraint>,
+        logprobs: Option<usize>,
+    ) -> Result<Self, Failure> {
         let tokenizer = model.tokenizer();
-        let vocab = model.vocab_size();
-        let seed = args.seed().unwrap_or_else(random_seed);
-        let params = args.params(model.context())?;
-        let sampler = Sampler::new(&params, vocab, seed)?;
-        let ids = (0..).take(vocab.min(tokenizer.vocab_size()));
-        let banned = if args.ignore_eos {
-            ids.filter(|id| tokenizer.is_end_of_generation(*id)).collect()
-        } else {
-            Vec::new()
-        };
+        let seed = seed.unwrap_or_else(random_seed);
+        let sampler = Sampler::for_tokenizer(params, tokenizer, seed)?;
+        let seed = (!sampler.is_greedy()).then_some(seed);
         Ok(Self {
             tokenizer,
             sampler,
-            logits: Vec::new(),
-            banned,
+            form,
+            logprobs,
+            scores: Vec::new(),
             context: model.context(),
-            seed: (params.temperature > 0.0).then_some(seed),
+            shift: None,
+            prompt: 0,
+            interrupt: None,
+            seed,
         })
+    }
+
+    /// Makes room in a full context, or no longer.
+    pub(crate) fn set_shift(&mut self, shift: Option<Keep>) {
+        self.shift = shift;
+    }
+
+    /// Lets a person interrupt.
+    pub(crate) fn set_interrupt(&mut self, interrupt: Interrupt) {
+        self.interrupt = Some(interrupt);
     }
 
     /// The seed in use, for those who want the same text again; none when nothing is left to chance.
@@ -131,47 +180,93 @@ impl<'m> Generator<'m> {
         self.seed
     }
 
-    /// Evaluates tokens that nobody drew, and lets the penalties see them.
+    /// Brings the session to a prompt, of which it may have a part already, and lets the penalties see all of it.
+    ///
+    /// Returns whether nobody interrupted.
     pub(crate) fn prompt(
         &mut self,
         session: &mut Session,
         tokens: &[u32],
         timings: &mut Timings,
-    ) -> Result<(), Failure> {
+    ) -> Result<bool, Failure> {
+        self.sampler.forget();
         for &id in tokens {
             self.sampler.accept(id);
         }
+        self.prompt = tokens.len();
+        self.interrupted();
         let start = Instant::now();
-        session.eval(tokens, Want::Last, &mut |_, _| {})?;
-        timings.prompt_tokens += tokens.len();
+        let rest = &tokens[session.resume(tokens)..];
+        let mut whole = true;
+        for part in rest.chunks(session.model().ubatch()) {
+            if self.interrupted() {
+                whole = false;
+                break;
+            }
+            session.eval(part, Want::Last, &mut |_, _| {})?;
+            timings.prompt_tokens += part.len();
+        }
         timings.prompt += start.elapsed();
-        Ok(())
+        Ok(whole)
     }
 
-    /// Generates after a prompt that has been evaluated; `show` gets each token as it comes.
+    fn interrupted(&self) -> bool {
+        self.interrupt.as_ref().is_some_and(Interrupt::take)
+    }
+
+    /// Drops half of what may go from a full context, if that was asked for.
+    fn make_room(&self, session: &mut Session) -> Result<bool, Failure> {
+        let Some(Keep(keep)) = self.shift else { return Ok(false) };
+        // The mark at the begin of a text stays in any case.
+        let bos = usize::from(session.tokens().first().copied() == self.tokenizer.bos());
+        let keep = usize::try_from(keep).map_or(self.prompt, |keep| self.prompt.min(keep + bos));
+        let count = session.position().saturating_sub(keep) / 2;
+        if count == 0 {
+            let (context, keep) = (counted(self.context, "token"), counted(keep, "token"));
+            return Err(Failure::run(format!(
+                "the context of {context} is full, and nothing of it can be dropped, since {keep} of the prompt are \
+                 to stay: --keep takes fewer, -c gives a larger context"
+            )));
+        }
+        session.shift(keep, count)?;
+        Ok(true)
+    }
+
+    /// How probable the tokens of the last answer were; empty unless that was asked for.
+    pub(crate) fn take_scores(&mut self) -> Vec<Score> {
+        std::mem::take(&mut self.scores)
+    }
+
+    /// Generates after a prompt that has been evaluated; `show` gets each token as it comes and may end the text.
     pub(crate) fn generate(
         &mut self,
         session: &mut Session,
         limit: Limit,
         timings: &mut Timings,
-        show: &mut dyn FnMut(u32) -> Result<(), Failure>,
+        show: &mut dyn FnMut(u32) -> Result<ControlFlow<()>, Failure>,
     ) -> Result<End, Failure> {
         if limit == Limit::Tokens(0) {
             return Ok(End::Limit);
         }
         let start = Instant::now();
         let mut made = 0;
+        let mut form = self.form.clone();
+        self.scores.clear();
         let end = loop {
-            let id = self.draw(session.logits());
+            let id = self.draw(session.logits(), form.as_mut())?;
             made += 1;
-            show(id)?;
-            if self.tokenizer.is_end_of_generation(id) {
+            let flow = show(id)?;
+            let complete = form.as_ref().is_some_and(Constraint::is_finished);
+            if flow.is_break() || complete || self.tokenizer.is_end_of_generation(id) {
                 break End::Text;
             }
             if limit == Limit::Tokens(made) {
                 break End::Limit;
             }
-            if session.position() >= self.context {
+            if self.interrupted() {
+                break End::Interrupted;
+            }
+            if session.position() >= self.context && !self.make_room(session)? {
                 break End::ContextFull;
             }
             session.eval(&[id], Want::Last, &mut |_, _| {})?;
@@ -181,19 +276,18 @@ impl<'m> Generator<'m> {
         Ok(end)
     }
 
-    fn draw(&mut self, logits: &[f32]) -> u32 {
-        let id = if self.banned.is_empty() {
-            self.sampler.sample(logits)
-        } else {
-            self.logits.clear();
-            self.logits.extend_from_slice(logits);
-            for &id in &self.banned {
-                self.logits[id as usize] = f32::NEG_INFINITY;
-            }
-            self.sampler.sample(&self.logits)
+    fn draw(&mut self, logits: &[f32], form: Option<&mut Constraint>) -> Result<u32, Failure> {
+        let id = match form {
+            Some(form) => form.sample(&mut self.sampler, logits)?,
+            None => self.sampler.sample(logits),
         };
         self.sampler.accept(id);
-        id
+        if let Some(top) = self.logprobs {
+            let top = logprob::top(logits, top)
+                .ok_or_else(|| Failure::run("the model's logits are no finite numbers"))?;
+            self.scores.push(Score { id, logp: log_probability(logits, id), top });
+        }
+        Ok(id)
     }
 }
 

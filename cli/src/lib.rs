@@ -13,7 +13,10 @@
 mod args;
 mod argv;
 mod commands;
+mod constraint;
+mod conversation;
 mod escape;
+mod exchange;
 mod failure;
 mod generate;
 mod interrupt;
@@ -22,8 +25,11 @@ mod logprob;
 mod output;
 mod plot;
 mod prompt;
+mod promptcache;
+mod sampling;
 mod table;
 mod talk;
+mod terminal;
 
 use std::panic::{self, AssertUnwindSafe, PanicHookInfo};
 use std::process::ExitCode;
@@ -87,6 +93,7 @@ fn run(registry: Registry) -> Result<(), Failure> {
     let mut app = App { registry, global, tier, out: Output::new() };
     match command {
         Command::Run(args) => args.execute(&mut app),
+        Command::Chat(args) => args.execute(&mut app),
         Command::Cpu(args) => args.execute(&mut app),
         Command::Formats(args) => args.execute(&mut app),
         Command::Inspect(args) => args.execute(&mut app),
@@ -94,6 +101,7 @@ fn run(registry: Registry) -> Result<(), Failure> {
         Command::Convert(args) => args.execute(&mut app),
         Command::Quantize(args) => args.execute(&mut app),
         Command::Gguf(args) => args.execute(&mut app),
+        Command::Perplexity(args) => args.execute(&mut app),
         Command::Plan(args) => args.execute(&mut app),
         Command::Tokenize(args) => args.execute(&mut app),
         Command::Logits(args) => args.execute(&mut app),

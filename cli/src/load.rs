@@ -31,6 +31,7 @@ impl App {
             threads: self.global.threads(),
             context: Some(args.ctx_size),
             ubatch: args.ubatch(),
+            cache: args.cache_types(),
             pack: !args.no_repack,
             progress: progress_bar(self.global.quiet),
         };

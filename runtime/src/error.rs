@@ -121,6 +121,18 @@ pub enum Error {
         /// Why it cannot be had.
         why: String,
     },
+    /// More was to be dropped from the context than it can spare.
+    #[error(
+        "cannot drop {count} tokens after the first {keep} of a context of {have}: none would be left after them"
+    )]
+    Shift {
+        /// Tokens at the begin that were to stay.
+        keep: usize,
+        /// Tokens that were to go.
+        count: usize,
+        /// Tokens that are in the context.
+        have: usize,
+    },
     /// A worker thread panicked; the session cannot be used any more.
     #[error("internal error: a thread of the session panicked; please report it")]
     Panicked,
@@ -142,6 +154,7 @@ impl Error {
             | Error::ContextFull { .. }
             | Error::Token { .. }
             | Error::Truncate { .. }
+            | Error::Shift { .. }
             | Error::Panicked => 1,
         }
     }

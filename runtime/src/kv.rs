@@ -1,4 +1,4 @@
-//! The key-value cache: f16, one block of memory, a place for each layer and head.
+//! The key-value cache: one block of memory, a place for each layer and head.
 //!
 //! Layers with a sliding window keep only what the window and a batch can need, as a ring. The layout within a head
 //! is that of the attention kernels.
@@ -7,7 +7,29 @@ use crate::error::Error;
 use crate::graph::arena::{ALIGN, Arena};
 use crate::graph::plan::AttentionSizes;
 use crate::model::hparams::HParams;
-use quantsmith_kernels::ops::attention::{CHUNK, KvLayout};
+use quantsmith_kernels::ops::attention::{CHUNK, CellType, Cells, KvLayout, Set};
+use quantsmith_kernels::{KernelSet, Supported};
+
+/// The types of a cache.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CacheTypes {
+    /// The type of keys.
+    pub keys: CellType,
+    /// The type of values.
+    pub values: CellType,
+}
+
+/// The keys of a layer, or its values.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Side {
+    /// Where those of the first head start, in bytes.
+    at: usize,
+    /// Bytes of a chunk of a head.
+    chunk: usize,
+    cells: CellType,
+    /// What dequantises rows, where they are not f16.
+    kernels: Option<KernelSet>,
+}
 
 /// The cache of one layer.
 #[derive(Clone, Copy, Debug)]
@@ -18,12 +40,16 @@ pub(crate) struct LayerCache {
     /// Heads of queries that share one of those.
     pub(crate) group: usize,
     pub(crate) window: Option<usize>,
-    /// Positions that there is room for: of a ring, fewer than the context.
+    /// Positions that there is room for, whole chunks: of a ring, fewer than the context.
     pub(crate) positions: usize,
-    /// Where the keys of the first head start, in bytes.
-    keys: usize,
-    /// Where the values of the first head start, in bytes.
-    values: usize,
+    keys: Side,
+    values: Side,
+}
+
+impl LayerCache {
+    fn chunks(&self) -> usize {
+        self.positions / CHUNK
+    }
 }
 
 /// Where everything is in a cache.
@@ -31,38 +57,52 @@ pub(crate) struct LayerCache {
 pub(crate) struct CachePlan {
     pub(crate) layers: Vec<LayerCache>,
     pub(crate) bytes: usize,
+    types: CacheTypes,
 }
 
 impl CachePlan {
     /// Places for `context` positions, of which a pass adds at most `batch`.
     ///
     /// `None` when that is more than can be addressed.
-    pub(crate) fn new(params: &HParams, context: usize, batch: usize) -> Option<Self> {
+    pub(crate) fn new(
+        params: &HParams,
+        types: CacheTypes,
+        tier: Supported,
+        context: usize,
+        batch: usize,
+    ) -> Option<Self> {
         let layout = KvLayout::new(params.head_dim, params.value_dim);
         let mut bytes = 0usize;
-        let mut place = |len: usize, heads: usize| {
+        let mut place = |cells: CellType, chunk: usize, count: usize| {
             let at = bytes;
-            let size =
-                len.checked_mul(heads)?.checked_mul(size_of::<u16>())?.checked_next_multiple_of(ALIGN)?;
+            let size = chunk.checked_mul(count)?.checked_next_multiple_of(ALIGN)?;
             bytes = bytes.checked_add(size)?;
-            Some(at)
+            Some(Side { at, chunk, cells, kernels: cells.kernels(tier) })
         };
         let mut layers = Vec::with_capacity(params.layers.len());
         for layer in &params.layers {
             // A chunk more, since neither end of what is needed lies at the border of one.
             let ring = layer.window.map(|w| (w.saturating_add(batch)).next_multiple_of(CHUNK) + CHUNK);
             let positions = context.next_multiple_of(CHUNK).min(ring.unwrap_or(usize::MAX));
+            let chunks = (positions / CHUNK).checked_mul(layer.kv_heads)?;
             layers.push(LayerCache {
                 layout,
                 heads: layer.kv_heads,
                 group: layer.heads / layer.kv_heads,
                 window: layer.window,
                 positions,
-                keys: place(layout.k_len(positions), layer.kv_heads)?,
-                values: place(layout.v_len(positions), layer.kv_heads)?,
+                keys: place(types.keys, types.keys.k_bytes(layout), chunks)?,
+                values: place(types.values, types.values.v_bytes(layout), chunks)?,
             });
         }
-        Some(CachePlan { layers, bytes })
+        Some(CachePlan { layers, bytes, types })
+    }
+
+    /// What makes a cache one that another session can take over: types, and the sizes of rings.
+    pub(crate) fn settings(&self) -> String {
+        let ring = self.layers.iter().filter(|l| l.window.is_some()).map(|l| l.positions).max();
+        let ring = ring.map(|n| format!(", rings of {n} positions (-ub)")).unwrap_or_default();
+        format!("{} keys and {} values{ring}", self.types.keys.name(), self.types.values.name())
     }
 
     /// What attention over this cache needs beside its operands.
@@ -97,53 +137,83 @@ impl Cache {
         Ok(Cache { memory })
     }
 
+    /// Visits the memory that holds so many positions: of each layer and head the keys and then the values.
+    pub(crate) fn each_cell(
+        &mut self,
+        plan: &CachePlan,
+        written: usize,
+        visit: &mut dyn FnMut(&mut [u8]) -> std::io::Result<()>,
+    ) -> std::io::Result<()> {
+        for layer in &plan.layers {
+            let used = layer.chunks().min(written.div_ceil(CHUNK));
+            for side in [layer.keys, layer.values] {
+                for head in 0..layer.heads {
+                    let at = side.at + head * layer.chunks() * side.chunk;
+                    // SAFETY: the cache is borrowed mutably, so nobody else looks.
+                    visit(unsafe { self.memory.view_mut(at, used * side.chunk) })?;
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// The keys of a head.
     ///
     /// # Safety
     /// * nobody writes keys of this head while the view is alive
-    pub(crate) unsafe fn keys(&self, layer: &LayerCache, head: usize) -> &[u16] {
-        let len = layer.layout.k_len(layer.positions);
+    pub(crate) unsafe fn keys(&self, layer: &LayerCache, head: usize) -> Cells<'_> {
         // SAFETY: the caller's promise.
-        unsafe { self.memory.view(layer.keys + head * len * size_of::<u16>(), len) }
+        unsafe { self.cells(layer, &layer.keys, head) }
     }
 
     /// The values of a head.
     ///
     /// # Safety
     /// * nobody writes values of this head while the view is alive
-    pub(crate) unsafe fn values(&self, layer: &LayerCache, head: usize) -> &[u16] {
-        let len = layer.layout.v_len(layer.positions);
+    pub(crate) unsafe fn values(&self, layer: &LayerCache, head: usize) -> Cells<'_> {
         // SAFETY: the caller's promise.
-        unsafe { self.memory.view(layer.values + head * len * size_of::<u16>(), len) }
+        unsafe { self.cells(layer, &layer.values, head) }
     }
 
-    /// The chunk of a head's keys that holds a position, to write.
-    ///
     /// # Safety
-    /// * nobody else reads or writes this chunk while the view is alive
-    #[allow(
-        clippy::mut_from_ref,
-        reason = "the cache is shared between threads; the caller states exclusiveness"
-    )]
-    pub(crate) unsafe fn keys_mut(&self, layer: &LayerCache, head: usize, position: usize) -> &mut [u16] {
-        let (all, chunk) = (layer.layout.k_len(layer.positions), layer.layout.k_len(CHUNK));
-        let at = head * all + position / CHUNK % (all / chunk) * chunk;
-        // SAFETY: the caller's promise.
-        unsafe { self.memory.view_mut(layer.keys + at * size_of::<u16>(), chunk) }
+    /// * nobody writes this side of this head while the view is alive
+    unsafe fn cells(&self, layer: &LayerCache, side: &Side, head: usize) -> Cells<'_> {
+        let len = layer.chunks() * side.chunk;
+        let at = side.at + head * len;
+        match side.kernels {
+            // SAFETY: the caller's promise.
+            None => Cells::F16(unsafe { self.memory.view(at, len / size_of::<u16>()) }),
+            // SAFETY: the caller's promise.
+            Some(kernels) => Cells::Rows { kernels, bytes: unsafe { self.memory.view(at, len) } },
+        }
     }
 
-    /// The chunk of a head's values that holds a position, to write.
+    /// Stores the key and the value of a position in a head.
     ///
     /// # Safety
-    /// * nobody else reads or writes this chunk while the view is alive
-    #[allow(
-        clippy::mut_from_ref,
-        reason = "the cache is shared between threads; the caller states exclusiveness"
-    )]
-    pub(crate) unsafe fn values_mut(&self, layer: &LayerCache, head: usize, position: usize) -> &mut [u16] {
-        let (all, chunk) = (layer.layout.v_len(layer.positions), layer.layout.v_len(CHUNK));
-        let at = head * all + position / CHUNK % (all / chunk) * chunk;
-        // SAFETY: the caller's promise.
-        unsafe { self.memory.view_mut(layer.values + at * size_of::<u16>(), chunk) }
+    /// * nobody else reads or writes the chunk of this head that holds the position, during the call
+    pub(crate) unsafe fn store(
+        &self,
+        attention: Set,
+        layer: &LayerCache,
+        head: usize,
+        position: usize,
+        [key, value]: [&[f32]; 2],
+    ) {
+        let chunk = head * layer.chunks() + position / CHUNK % layer.chunks();
+        for (side, row, store_f16) in [
+            (&layer.keys, key, Set::store_k as fn(Set, KvLayout, &[f32], usize, &mut [u16])),
+            (&layer.values, value, Set::store_v),
+        ] {
+            let at = side.at + chunk * side.chunk;
+            if side.kernels.is_none() {
+                // SAFETY: the caller's promise.
+                let cells = unsafe { self.memory.view_mut(at, side.chunk / size_of::<u16>()) };
+                store_f16(attention, layer.layout, row, position, cells);
+            } else {
+                // SAFETY: the caller's promise.
+                side.cells.store(row, position, unsafe { self.memory.view_mut(at, side.chunk) });
+            }
+        }
     }
 }

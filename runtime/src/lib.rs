@@ -20,7 +20,9 @@
 //! * [`quantise`]: a model file in other formats.
 //! * [`model`]: architectures as data; a [`Model`] is loaded, bound to kernels and planned.
 //! * [`measure`]: kernels and the machine under the clock.
+//! * [`perplexity`]: how well a model predicts a text.
 //! * [`session`]: a [`Session`] evaluates tokens; it allocates nothing while it does.
+//! * [`state`]: a context saved in a file.
 //!
 //! For the same model and tokens, logits are the same to the bit on every instruction set, with any number of threads,
 //! in batches of any size, with weights interleaved or not.
@@ -33,17 +35,22 @@ mod kv;
 pub mod measure;
 pub mod model;
 mod packed;
+pub mod perplexity;
 pub mod quantise;
 mod registry;
 pub mod session;
+pub mod state;
 pub mod text;
 pub mod threads;
 mod weights;
 
 pub use error::Error;
 pub use graph::report::{NodeReport, PassReport, PlanReport, TensorReport, ValueReport};
+pub use kv::CacheTypes;
 pub use model::hparams::HParams;
 pub use model::{LoadOptions, Model, Progress};
 pub use packed::{PackReport, pack};
 pub use quantsmith_kernels as kernels;
+pub use quantsmith_kernels::ops::attention::CellType;
 pub use session::{Session, StepTime, Want};
+pub use state::StateError;

@@ -41,8 +41,8 @@ pub struct Session {
     arena: Arena,
     cache: Cache,
     team: Team,
-    /// Tokens in the context.
-    len: usize,
+    /// The tokens in the context, with room for all that it holds.
+    tokens: Vec<u32>,
     /// Tokens that have been in the context at once since it was last empty.
     written: usize,
     visible: [Vec<Visible>; 2],
@@ -64,7 +64,7 @@ impl Session {
     /// # Errors
     /// * if the system gives no memory or threads
     pub fn new(model: &Arc<Model>) -> Result<Session, Error> {
-        let tokens = model.batch.tokens;
+        let tokens = model.ubatch();
         let visible = || vec![Visible::default(); tokens];
         Ok(Session {
             arena: Arena::new(
@@ -74,7 +74,7 @@ impl Session {
             )?,
             cache: Cache::new(&model.engine.cache)?,
             team: Team::new(model.threads())?,
-            len: 0,
+            tokens: Vec::with_capacity(model.context()),
             written: 0,
             visible: [visible(), visible()],
             logits: None,
@@ -88,14 +88,52 @@ impl Session {
         &self.model
     }
 
-    /// Tokens in the context.
+    /// How many tokens are in the context.
     pub fn position(&self) -> usize {
-        self.len
+        self.tokens.len()
+    }
+
+    /// The tokens in the context.
+    pub fn tokens(&self) -> &[u32] {
+        &self.tokens
     }
 
     /// Empties the context.
     pub fn reset(&mut self) {
-        (self.len, self.written, self.logits) = (0, 0, None);
+        self.tokens.clear();
+        (self.written, self.logits) = (0, None);
+    }
+
+    /// Keeps what the context begins with and these tokens, too, but never all of them, so that evaluating the others
+    /// gives logits; returns how many stay.
+    ///
+    /// Where a sliding window has moved on too far to go back, none stay.
+    pub fn resume(&mut self, tokens: &[u32]) -> usize {
+        let common = self.tokens.iter().zip(tokens).take_while(|(a, b)| a == b).count();
+        let keep = common.min(tokens.len().saturating_sub(1));
+        if self.truncate(keep).is_err() {
+            self.reset();
+        }
+        self.position()
+    }
+
+    /// Makes room: drops `count` tokens after the first `keep`, and evaluates those that follow again.
+    ///
+    /// The result is that of a fresh evaluation of the tokens that are left. To move keys and values instead would be
+    /// cheaper and wrong, since they know of the tokens that are gone.
+    ///
+    /// # Errors
+    /// * if there are not that many tokens, or none is left to evaluate; then nothing has changed
+    /// * if a thread panicked, now or before
+    pub fn shift(&mut self, keep: usize, count: usize) -> Result<(), Error> {
+        let have = self.position();
+        let dropped = keep.checked_add(count).filter(|&end| end < have);
+        let Some(end) = dropped else {
+            return Err(Error::Shift { keep, count, have });
+        };
+        let left = [&self.tokens[..keep], &self.tokens[end..]].concat();
+        let kept = self.resume(&left);
+        self.eval(&left[kept..], Want::Last, &mut |_, _| {})
     }
 
     /// Cuts the context to its first `position` tokens.
@@ -104,8 +142,8 @@ impl Session {
     /// * if it has fewer
     /// * if a sliding window has moved on and what it would need again is gone
     pub fn truncate(&mut self, position: usize) -> Result<(), Error> {
-        if position > self.len {
-            let why = format!("it has {}", self.len);
+        if position > self.position() {
+            let why = format!("it has {}", self.position());
             return Err(Error::Truncate { to: position, why });
         }
         let cache = &self.model.engine.cache;
@@ -122,8 +160,9 @@ impl Session {
                 return Err(Error::Truncate { to: position, why });
             }
         }
-        if position < self.len {
-            (self.len, self.logits) = (position, None);
+        if position < self.position() {
+            self.tokens.truncate(position);
+            self.logits = None;
         }
         Ok(())
     }
@@ -144,11 +183,11 @@ impl Session {
         if let Some(&id) = tokens.iter().find(|&&id| id as usize >= vocab) {
             return Err(Error::Token { id, vocab });
         }
-        if tokens.len() > context - self.len {
-            return Err(Error::ContextFull { have: self.len, need: tokens.len(), context });
+        if tokens.len() > context - self.position() {
+            return Err(Error::ContextFull { have: self.position(), need: tokens.len(), context });
         }
-        let count = tokens.len().div_ceil(self.model.batch.tokens);
-        for (i, batch) in tokens.chunks(self.model.batch.tokens).enumerate() {
+        let count = tokens.len().div_ceil(self.model.ubatch());
+        for (i, batch) in tokens.chunks(self.model.ubatch()).enumerate() {
             let outputs = match want {
                 Want::All => 0..batch.len(),
                 Want::Last if i + 1 == count => batch.len() - 1..batch.len(),
@@ -199,6 +238,27 @@ impl Session {
         [collect(&self.model.single, &profile.single), collect(&self.model.batch, &profile.batch)]
     }
 
+    /// Tokens that have been in the context at once since it was last empty.
+    pub(crate) fn written(&self) -> usize {
+        self.written
+    }
+
+    /// Visits the memory of the cache that holds so many positions, always in the same order.
+    pub(crate) fn each_cell(
+        &mut self,
+        written: usize,
+        visit: &mut dyn FnMut(&mut [u8]) -> std::io::Result<()>,
+    ) -> std::io::Result<()> {
+        self.cache.each_cell(&self.model.engine.cache, written, visit)
+    }
+
+    /// Takes the cache for what these tokens, and those before them up to `written`, have left in it.
+    pub(crate) fn set_tokens(&mut self, tokens: &[u32], written: usize) {
+        self.reset();
+        self.tokens.extend_from_slice(tokens);
+        self.written = written;
+    }
+
     /// Evaluates at most as many tokens as a plan is for.
     fn batch(
         &mut self,
@@ -207,11 +267,12 @@ impl Session {
         sink: &mut dyn FnMut(usize, &[f32]),
     ) -> Result<(), Error> {
         let model = self.model.clone();
+        let position = self.position();
         let plan = if tokens.len() == 1 { &model.single } else { &model.batch };
         let window = model.engine.params.layers.iter().find_map(|layer| layer.window);
         for (visible, window) in self.visible.iter_mut().zip([None, window]) {
             for (i, visible) in visible.iter_mut().take(tokens.len()).enumerate() {
-                *visible = Visible::causal(self.len + i, window);
+                *visible = Visible::causal(position + i, window);
             }
         }
         let end = if outputs.is_empty() { plan.outputs_from } else { plan.steps.len() };
@@ -225,7 +286,7 @@ impl Session {
                 arena: &self.arena,
                 cache: &self.cache,
                 tokens,
-                position: self.len,
+                position,
                 outputs: first..last,
                 end,
                 threads: model.threads(),
@@ -241,15 +302,15 @@ impl Session {
                 let at = plan.logits.at + (row - first) * plan.logits.cols * size_of::<f32>();
                 self.logits = Some(at);
                 // SAFETY: the pass is over, and only passes write.
-                sink(self.len + row, unsafe { self.arena.view(at, plan.logits.cols) });
+                sink(position + row, unsafe { self.arena.view(at, plan.logits.cols) });
             }
             first = last;
             if first >= outputs.end {
                 break;
             }
         }
-        self.len += tokens.len();
-        self.written = self.written.max(self.len);
+        self.tokens.extend_from_slice(tokens);
+        self.written = self.written.max(self.tokens.len());
         Ok(())
     }
 }
@@ -270,7 +331,7 @@ impl std::fmt::Debug for Session {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Session")
             .field("model", &self.model)
-            .field("position", &self.len)
+            .field("position", &self.position())
             .finish_non_exhaustive()
     }
 }

@@ -118,6 +118,64 @@ fn a_cut_that_a_sliding_window_cannot_undo_is_refused_and_not_answered_wrongly()
 }
 
 #[test]
+fn a_prompt_that_begins_like_the_context_evaluates_only_the_rest() {
+    for name in ["llama", "gemma3"] {
+        let model = model(name, Shape::default(), 16);
+        let all = tokens(90);
+        let mut session = Session::new(&model).expect("a session");
+        assert_eq!(session.resume(&all), 0);
+        session.eval(&all[..80], Want::Last, &mut quiet).expect("room");
+        // The tail differs; and one token at least is always left.
+        let other: Vec<u32> = all[..60].iter().copied().chain([1, 2, 3]).collect();
+        assert_eq!(session.resume(&other), 60, "{name}");
+        session.eval(&other[60..], Want::Last, &mut quiet).expect("room");
+        assert_eq!(session.tokens(), other);
+        let vocab = model.vocab_size();
+        assert_eq!(last(&session), logits(&model, &other)[62 * vocab..], "{name}");
+        assert_eq!(session.resume(&other), 62, "{name}");
+        assert_eq!(session.resume(&[]), 0);
+        assert_eq!(session.position(), 0);
+    }
+}
+
+#[test]
+fn a_window_that_has_moved_on_is_filled_again() {
+    let model = model("gemma3", Shape { context: 400, ..Shape::default() }, 16);
+    let all = tokens(300);
+    let mut session = Session::new(&model).expect("a session");
+    session.eval(&all, Want::Last, &mut quiet).expect("room");
+    // Not long ago: kept. Long ago: all anew.
+    assert_eq!(session.resume(&all[..280]), 279);
+    assert_eq!(session.resume(&all[..100]), 0);
+    session.eval(&all[..100], Want::Last, &mut quiet).expect("room");
+    assert_eq!(last(&session), logits(&model, &all[..100])[99 * model.vocab_size()..]);
+}
+
+#[test]
+fn a_shifted_context_is_that_of_the_tokens_that_are_left() {
+    for name in ["llama", "gemma3"] {
+        let model = model(name, Shape { context: 120, ..Shape::default() }, 16);
+        let all = tokens(120);
+        for (keep, count) in [(0, 60), (5, 50), (119, 0), (0, 119), (70, 20)] {
+            let mut session = Session::new(&model).expect("a session");
+            session.eval(&all, Want::Last, &mut quiet).expect("room");
+            session.shift(keep, count).expect("something is left");
+            let left = [&all[..keep], &all[keep + count..]].concat();
+            assert_eq!(session.tokens(), left);
+            let expected = logits(&model, &left);
+            assert_eq!(last(&session), expected[(left.len() - 1) * model.vocab_size()..], "{name} {keep}");
+        }
+        let mut session = Session::new(&model).expect("a session");
+        session.eval(&all[..50], Want::Last, &mut quiet).expect("room");
+        for (keep, count) in [(50, 0), (0, 50), (20, 30), (usize::MAX, 1)] {
+            let error = session.shift(keep, count).expect_err("nothing is left");
+            assert!(error.to_string().contains("of a context of 50: none would be left"), "{error}");
+        }
+        assert_eq!(session.position(), 50);
+    }
+}
+
+#[test]
 fn two_sessions_of_one_model_do_not_disturb_each_other() {
     let model = model("llama", Shape::default(), 16);
     let tokens = tokens(40);

@@ -1,6 +1,7 @@
 //! One file a command; one folder for a command of several views.
 
 pub(crate) mod bench;
+pub(crate) mod chat;
 pub(crate) mod completions;
 pub(crate) mod convert;
 pub(crate) mod cpu;
@@ -12,6 +13,7 @@ pub(crate) mod kernels;
 pub(crate) mod logits;
 pub(crate) mod man;
 pub(crate) mod pack;
+pub(crate) mod perplexity;
 pub(crate) mod plan;
 pub(crate) mod quantize;
 pub(crate) mod run;

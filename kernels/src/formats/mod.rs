@@ -1,5 +1,5 @@
 //! The built-in formats, by family. A format's facts stand here and nowhere else. Each family
-//! but that of plain floats is a feature of the crate.
+//! is a feature of the crate, but for plain floats and blocks with one scale, which the cache of keys and values can have.
 
 pub mod float;
 #[cfg(feature = "fp4")]
@@ -10,7 +10,6 @@ pub mod historic;
 pub mod i_quants;
 #[cfg(feature = "k-quants")]
 pub mod k_quants;
-#[cfg(feature = "legacy")]
 pub mod legacy;
 #[cfg(feature = "ternary")]
 pub mod ternary;
@@ -20,7 +19,6 @@ use crate::Format;
 /// The families of built-in formats.
 const FAMILIES: &[&[&Format]] = &[
     float::FORMATS,
-    #[cfg(feature = "legacy")]
     legacy::FORMATS,
     #[cfg(feature = "k-quants")]
     k_quants::FORMATS,

@@ -9,17 +9,17 @@ use quantsmith_kernels::ops::attention::*;
 
 /// What differs from case to case.
 #[derive(Clone, Copy, Debug)]
-struct Case {
-    k_dim: usize,
-    v_dim: usize,
-    heads: usize,
-    window: Option<usize>,
-    softcap: Option<f32>,
-    sinks: bool,
-    slopes: bool,
+pub(super) struct Case {
+    pub(super) k_dim: usize,
+    pub(super) v_dim: usize,
+    pub(super) heads: usize,
+    pub(super) window: Option<usize>,
+    pub(super) softcap: Option<f32>,
+    pub(super) sinks: bool,
+    pub(super) slopes: bool,
 }
 
-const PLAIN: Case =
+pub(super) const PLAIN: Case =
     Case { k_dim: 64, v_dim: 64, heads: 3, window: None, softcap: None, sinks: false, slopes: false };
 
 const CASES: [Case; 7] = [
@@ -38,11 +38,11 @@ fn poison(len: usize) -> Vec<u16> {
 }
 
 /// A context of random keys, values and queries.
-struct Context {
+pub(super) struct Context {
     case: Case,
-    layout: KvLayout,
-    keys: Vec<Vec<f32>>,
-    values: Vec<Vec<f32>>,
+    pub(super) layout: KvLayout,
+    pub(super) keys: Vec<Vec<f32>>,
+    pub(super) values: Vec<Vec<f32>>,
     q: Vec<f32>,
     sinks: Vec<f32>,
     slopes: Vec<f32>,
@@ -50,10 +50,10 @@ struct Context {
 
 /// Distance of two tokens' queries and outputs beyond what the heads take, and where they start.
 const GAP: usize = 5;
-const AT: usize = 3;
+pub(super) const AT: usize = 3;
 
 impl Context {
-    fn new(case: Case, positions: usize) -> Self {
+    pub(super) fn new(case: Case, positions: usize) -> Self {
         let mut random = Random(positions as u64 ^ case.k_dim as u64);
         let layout = KvLayout::new(case.k_dim, case.v_dim);
         let mut rows = |dim| (0..positions).map(|_| random.row(dim, 1.5)).collect::<Vec<_>>();
@@ -63,16 +63,16 @@ impl Context {
         Context { case, layout, keys, values, q, sinks, slopes }
     }
 
-    fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.keys.len()
     }
 
-    fn visible(&self, position: usize) -> Visible {
+    pub(super) fn visible(&self, position: usize) -> Visible {
         Visible::causal(position, self.case.window)
     }
 
     /// Caches for so many positions, of which those of a range are written and the others poison.
-    fn caches(&self, capacity: usize, written: Range<usize>) -> (Vec<u16>, Vec<u16>) {
+    pub(super) fn caches(&self, capacity: usize, written: Range<usize>) -> (Vec<u16>, Vec<u16>) {
         let set = Set::new(*supported().last().unwrap());
         let (mut k, mut v) = (poison(self.layout.k_len(capacity)), poison(self.layout.v_len(capacity)));
         for p in written {
@@ -83,10 +83,19 @@ impl Context {
     }
 
     fn queries<'a>(&'a self, (k, v): &'a (Vec<u16>, Vec<u16>), visible: &'a [Visible]) -> Queries<'a> {
+        self.queries_of(k, v, visible)
+    }
+
+    pub(super) fn queries_of<'a>(
+        &'a self,
+        k: &'a [u16],
+        v: &'a [u16],
+        visible: &'a [Visible],
+    ) -> Queries<'a> {
         Queries {
             layout: self.layout,
-            k,
-            v,
+            k: Cells::F16(k),
+            v: Cells::F16(v),
             q: &self.q,
             q_stride: self.case.heads * self.case.k_dim + GAP,
             q_at: AT,
@@ -99,16 +108,16 @@ impl Context {
         }
     }
 
-    fn stride(&self) -> usize {
+    pub(super) fn stride(&self) -> usize {
         self.case.heads * self.case.v_dim + GAP
     }
 
     /// What heads give for one token, from a whole output.
-    fn token<'a>(&self, out: &'a [f32], token: usize) -> &'a [f32] {
+    pub(super) fn token<'a>(&self, out: &'a [f32], token: usize) -> &'a [f32] {
         &out[token * self.stride() + AT..][..self.case.heads * self.case.v_dim]
     }
 
-    fn scratch(&self) -> Vec<f32> {
+    pub(super) fn scratch(&self) -> Vec<f32> {
         vec![f32::NAN; self.layout.scratch_len()]
     }
 
@@ -120,7 +129,7 @@ impl Context {
         Set::new(tier).attend(AttendJob { queries, tokens, out, out_at: AT, scratch: &mut self.scratch() });
     }
 
-    fn attend_all(&self, tier: Supported) -> Vec<f32> {
+    pub(super) fn attend_all(&self, tier: Supported) -> Vec<f32> {
         let mut out = vec![f32::NAN; self.len() * self.stride()];
         self.attend(tier, &self.caches(self.len(), 0..self.len()), 0..self.len(), &mut out);
         out

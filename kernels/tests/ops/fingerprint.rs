@@ -3,7 +3,7 @@
 
 use crate::Random;
 use quantsmith_kernels::cpu::{Supported, supported};
-use quantsmith_kernels::ops::attention::{AttendJob, KvLayout, Queries, Visible};
+use quantsmith_kernels::ops::attention::{AttendJob, Cells, KvLayout, Queries, Visible};
 use quantsmith_kernels::ops::*;
 use quantsmith_kernels::{ActGroup, OutMut};
 
@@ -91,8 +91,8 @@ fn fingerprint(tier: Supported) -> u64 {
     let visible: Vec<_> = (0..140).map(|p| Visible::causal(p, Some(90))).collect();
     let queries = Queries {
         layout,
-        k: &k,
-        v: &v,
+        k: Cells::F16(&k),
+        v: Cells::F16(&v),
         q: &random.row(140 * 60, 2.0),
         q_stride: 60,
         q_at: 0,

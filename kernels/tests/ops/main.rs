@@ -2,6 +2,7 @@
 //! and the mathematics against f64.
 
 mod attention;
+mod cells;
 mod conversions;
 mod fingerprint;
 mod products;

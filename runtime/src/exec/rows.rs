@@ -137,11 +137,7 @@ impl Pass<'_> {
             // SAFETY: 1, 3: as above.
             let v = unsafe { self.floats(v, thread, row, value..value + layout.v_dim()) };
             // SAFETY: 4: this thread's chunk of the cache.
-            let keys = unsafe { self.cache.keys_mut(layer, head, position) };
-            attention.store_k(layout, k, position, keys);
-            // SAFETY: 4: this thread's chunk of the cache.
-            let values = unsafe { self.cache.values_mut(layer, head, position) };
-            attention.store_v(layout, v, position, values);
+            unsafe { self.cache.store(attention, layer, head, position, [k, v]) };
         }
     }
 }

@@ -15,12 +15,13 @@ use crate::graph::build::build;
 use crate::graph::op::{Graph, Value};
 use crate::graph::plan::{Plan, Sizes, Step, plan};
 use crate::graph::report::{self, PlanReport, TensorReport};
-use crate::kv::{Cache, CachePlan};
+use crate::kv::{Cache, CachePlan, CacheTypes};
 use crate::text::{ChatTemplate, Tokenizer};
 use crate::threads::Topology;
 use crate::weights::{Binder, Use, VectorId, Weight};
 use arch::Architecture;
 use hparams::HParams;
+use quantsmith_kernels::ops::attention::CellType;
 use quantsmith_kernels::{Registry, Supported, Tier, cpu};
 use rope::RopeTable;
 use std::path::Path;
@@ -57,6 +58,8 @@ pub struct LoadOptions {
     pub context: Option<u32>,
     /// The most tokens of one pass.
     pub ubatch: usize,
+    /// The types of the cache.
+    pub cache: CacheTypes,
     /// Interleave the weights, which is faster; otherwise use them as they are in the file.
     pub pack: bool,
     /// Called while weights are interleaved.
@@ -71,6 +74,7 @@ impl Default for LoadOptions {
             threads: None,
             context: None,
             ubatch: 512,
+            cache: CacheTypes::default(),
             pack: true,
             progress: None,
         }
@@ -84,6 +88,7 @@ impl std::fmt::Debug for LoadOptions {
             .field("threads", &self.threads)
             .field("context", &self.context)
             .field("ubatch", &self.ubatch)
+            .field("cache", &self.cache)
             .field("pack", &self.pack)
             .finish_non_exhaustive()
     }
@@ -138,7 +143,11 @@ impl Model {
                 None
             });
 
-        let (context, cache) = room(&params, asked_context, options.ubatch, &mut warnings)?;
+        check_cache(options.cache, &params)?;
+        let plan_cache = |context: usize| {
+            CachePlan::new(&params, options.cache, tier, context, options.ubatch.min(context))
+        };
+        let (context, cache) = room(&params, asked_context, &plan_cache, &mut warnings)?;
         let packer = binder.finish();
         let total = packer.bytes() as u64;
         let mut tell = |done| {
@@ -236,6 +245,11 @@ impl Model {
     /// Positions that a session has room for.
     pub fn context(&self) -> usize {
         self.context
+    }
+
+    /// The most tokens of one pass.
+    pub fn ubatch(&self) -> usize {
+        self.batch.tokens
     }
 
     /// Tokens of the vocabulary, and logits per position.
@@ -394,12 +408,28 @@ fn check_vocab(file: &ModelFile, tokenizer: &Tokenizer, rows: usize) -> Result<(
     })
 }
 
+/// Refuses types of the cache that the heads are no whole blocks of.
+fn check_cache(types: CacheTypes, params: &HParams) -> Result<(), Error> {
+    for (option, ty, dim) in [
+        ("cache type of keys", types.keys, params.head_dim),
+        ("cache type of values", types.values, params.value_dim),
+    ] {
+        if !dim.is_multiple_of(ty.block()) {
+            let fits = CellType::ALL.iter().filter(|ty| dim.is_multiple_of(ty.block()));
+            let fits: Vec<&str> = fits.map(|ty| ty.name()).collect();
+            let accepted = format!("{} for heads of {dim}", fits.join(", "));
+            return Err(Error::Option { option, found: ty.name().into(), accepted });
+        }
+    }
+    Ok(())
+}
+
 /// The length of the context, and the places of the cache. What the user asked for is taken as it is, or refused; what
 /// only the file says is halved until the system has memory for it.
 fn room(
     params: &HParams,
     asked: Option<usize>,
-    ubatch: usize,
+    plan_cache: &dyn Fn(usize) -> Option<CachePlan>,
     warnings: &mut Vec<String>,
 ) -> Result<(usize, CachePlan), Error> {
     let mut context = asked.unwrap_or(params.context.min(DEFAULT_CONTEXT));
@@ -412,8 +442,7 @@ fn room(
         return Err(error(context));
     }
     loop {
-        let plan = CachePlan::new(params, context, ubatch.min(context));
-        match (plan, asked) {
+        match (plan_cache(context), asked) {
             (Some(plan), None) if Cache::new(&plan).is_err() && context > 1 => context /= 2,
             (Some(plan), _) => {
                 if context < params.context && asked.is_none() {

@@ -2,7 +2,8 @@
 //!
 //! Rows (a token's query head each) are taken in blocks of `ROWS`, the chunks one by one for all rows of a block, and
 //! within a chunk in tiles of up to `TILE` rows, which share each load of a key or value. Where several tiles share a
-//! chunk it is brought to f32 first; the conversion is exact, so that changes no bit.
+//! chunk it is brought to f32 first, and so is every chunk of a cache that is not f16; the conversion is exact, so that
+//! changes no bit.
 //!
 //! A tile sees the positions that all its rows see at once, and those at the ends that only some rows see row by
 //! row. Sums go on in memory, so the order stays.
@@ -15,7 +16,7 @@ pub use tiers::*;
 mod tiers {
     use crate::OutMut;
     use crate::ops::attention::layout::{CHUNK, LANES, ROWS, TILE, Tiles, WIDTH, runs_at_once};
-    use crate::ops::attention::room::{Room, Tile};
+    use crate::ops::attention::room::{Halves, Room, Tile};
     use crate::ops::attention::{AttendJob, KvLayout, MergeJob, PartJob, Queries};
     use core::ops::Range;
     use isa::{math, wide};
@@ -128,9 +129,9 @@ mod tiers {
         let v_padded = queries.layout.v_padded();
         let mut parts = job.parts.chunks_exact_mut(v_padded + 2);
         for chunk in job.chunks {
-            let (k, v) = queries.chunk(chunk);
+            let halves = ready(queries, &rows, chunk, false, &mut room);
             for tile in Tiles::new(rows.clone()) {
-                tile_of_rows(queries, &tile, chunk, k, v, &mut room.tile, |x| wide::load_f16s(x));
+                one_tile(queries, &tile, chunk, halves, &mut room);
                 for i in 0..tile.len() {
                     let part = parts.next().expect("room for the parts of all chunks");
                     let (o, marks) = part.split_at_mut(v_padded);
@@ -172,24 +173,56 @@ mod tiers {
 
     /// Takes one chunk into the states of a block of rows.
     fn chunk_of_block(queries: &Queries<'_>, block: &Range<usize>, chunk: usize, room: &mut Room<'_>) {
-        let (k, v) = queries.chunk(chunk);
-        let shared = block.len() > SHARED * TILE;
-        if shared {
-            convert(k, room.k);
-            convert(v, room.v);
-        }
+        let halves = ready(queries, block, chunk, block.len() > SHARED * TILE, room);
         for tile in Tiles::new(block.clone()) {
-            if shared {
-                let (k, v) = (&*room.k, &*room.v);
-                tile_of_rows(queries, &tile, chunk, k, v, &mut room.tile, |x| wide::load(x));
-            } else {
-                tile_of_rows(queries, &tile, chunk, k, v, &mut room.tile, |x| wide::load_f16s(x));
-            }
+            one_tile(queries, &tile, chunk, halves, room);
             for (i, row) in tile.enumerate() {
                 if !queries.visible_in(row, chunk).is_empty() {
                     let ((o, marks), (part, part_marks)) = room.state_and_part(row - block.start, i);
                     merge(o, marks, part, part_marks);
                 }
+            }
+        }
+    }
+
+    /// Makes a chunk ready for a block of rows: as it lies in the cache, or in f32 in the room, and then gives `None`.
+    fn ready<'a>(
+        queries: &'a Queries<'_>,
+        block: &Range<usize>,
+        chunk: usize,
+        shared: bool,
+        room: &mut Room<'_>,
+    ) -> Halves<'a> {
+        match queries.chunk(chunk) {
+            [Some(k), Some(v)] if !shared => return Some((k, v)),
+            [k, v] => {
+                room.unpack(queries, block, chunk);
+                if let Some(k) = k {
+                    convert(k, room.k);
+                }
+                if let Some(v) = v {
+                    convert(v, room.v);
+                }
+            }
+        }
+        None
+    }
+
+    /// Computes `m`, `l` and `o` of a tile's rows for a chunk that was made ready.
+    fn one_tile(
+        queries: &Queries<'_>,
+        tile: &Range<usize>,
+        chunk: usize,
+        halves: Halves<'_>,
+        room: &mut Room<'_>,
+    ) {
+        match halves {
+            Some((k, v)) => {
+                tile_of_rows(queries, tile, chunk, k, v, &mut room.tile, |x| wide::load_f16s(x));
+            }
+            None => {
+                let (k, v) = (&*room.k, &*room.v);
+                tile_of_rows(queries, tile, chunk, k, v, &mut room.tile, |x| wide::load(x));
             }
         }
     }

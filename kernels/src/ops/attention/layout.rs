@@ -62,7 +62,12 @@ impl KvLayout {
     /// Length of the scratch of a job.
     pub const fn scratch_len(self) -> usize {
         let chunk = self.k_chunk() + self.v_chunk();
-        chunk + TILE * (CHUNK + self.v_padded()) + ROWS * (self.v_padded() + 2)
+        chunk + TILE * (CHUNK + self.v_padded()) + ROWS * (self.v_padded() + 2) + self.row_len()
+    }
+
+    /// Length of the longer of a key and a value.
+    pub(super) const fn row_len(self) -> usize {
+        if self.k_dim > self.v_padded() { self.k_dim } else { self.v_padded() }
     }
 
     /// Length of what one chunk gives for one token with so many query heads: per head its `o`, `m` and `l`.
@@ -98,8 +103,15 @@ impl KvLayout {
 /// # Panics
 /// * if the cache has no chunk
 pub(super) fn chunk_of(len: usize, chunk_len: usize, chunk: usize) -> usize {
-    let chunks = len / chunk_len;
-    assert!(chunks > 0, "a cache of {len} values has no chunk of {chunk_len}");
+    place_of(len / chunk_len, chunk)
+}
+
+/// The place of a chunk in a ring of so many.
+///
+/// # Panics
+/// * if there are none
+pub(super) fn place_of(chunks: usize, chunk: usize) -> usize {
+    assert!(chunks > 0, "a cache without chunks");
     chunk % chunks
 }
 

@@ -1,4 +1,4 @@
-//! Attention over a key-value cache in f16, and the cache's layout.
+//! Attention over a key-value cache, and the cache's layout.
 //!
 //! # The cache
 //!
@@ -8,6 +8,9 @@
 //! * **Keys**, per chunk: `[dimension][64 positions]`. A lane is a position, so scores need no sum across lanes.
 //! * **Values**, per chunk: strips of 64 dimensions (the last one narrower, of whole runs of 16), each
 //!   `[64 positions][dimension]`. A lane is a dimension.
+//!
+//! A cache of another type than f16 is rows of a format, position by position; a chunk is brought into this layout, in
+//! f32, when it is used ([`Cells`]).
 //!
 //! Either way a chunk is a matrix of up to 64 columns that is read from its first byte to its last, which is what
 //! memory is good at, and one small matrix kernel does both products.
@@ -30,10 +33,12 @@
 //! thread, nor on what lies in cells that it does not see (which may be NaN). A chunk's `m`, `l`, `o` depend on
 //! nothing outside the chunk, so threads may also share out the chunks of one token ([`PartJob`]) and merge.
 
+mod cells;
 mod kernel;
 mod layout;
 mod room;
 
+pub use cells::{CellType, Cells};
 pub use kernel::*;
 pub use layout::{CHUNK, KvLayout};
 
@@ -63,9 +68,9 @@ pub struct Queries<'a> {
     /// The layout of the cache.
     pub layout: KvLayout,
     /// The keys of this layer and head.
-    pub k: &'a [u16],
+    pub k: Cells<'a>,
     /// The values of this layer and head.
-    pub v: &'a [u16],
+    pub v: Cells<'a>,
     /// The queries: head `h` of token `t` starts at `t * q_stride + q_at + h * k_dim`.
     pub q: &'a [f32],
     /// Distance between the queries of two tokens.

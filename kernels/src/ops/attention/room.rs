@@ -1,6 +1,7 @@
 //! The scratch of a job, cut into what the kernels need, and the rows' places and ranges.
 
-use super::layout::{CHUNK, KvLayout, LANES, ROWS, TILE, chunk_of};
+use super::cells::{spread_key, spread_value};
+use super::layout::{CHUNK, KvLayout, LANES, ROWS, TILE, place_of};
 use super::{Queries, Visible};
 use core::ops::Range;
 
@@ -16,6 +17,8 @@ pub(super) struct Room<'a> {
     o: &'a mut [f32],
     /// The rows' `M` and `L`.
     marks: &'a mut [[f32; 2]],
+    /// A key or a value that is being dequantised.
+    row: &'a mut [f32],
     v_padded: usize,
 }
 
@@ -43,10 +46,12 @@ impl<'a> Room<'a> {
         let (scores, rest) = rest.split_at_mut(TILE * CHUNK);
         let (tile_o, rest) = rest.split_at_mut(TILE * v_padded);
         let (o, rest) = rest.split_at_mut(ROWS * v_padded);
-        let (marks, _) = rest[..2 * ROWS].as_chunks_mut();
+        let (marks, rest) = rest.split_at_mut(2 * ROWS);
+        let (marks, _) = marks.as_chunks_mut();
+        let row = &mut rest[..layout.row_len()];
         let (k, v, scores) = (k.as_chunks_mut().0, v.as_chunks_mut().0, scores.as_chunks_mut().0);
         let tile = Tile { scores, o: tile_o, marks: [[0.0; 2]; TILE] };
-        Room { k, v, tile, o, marks, v_padded }
+        Room { k, v, tile, o, marks, row, v_padded }
     }
 
     /// Starts the states of a block of rows.
@@ -58,6 +63,17 @@ impl<'a> Room<'a> {
                 Some(sinks) => [sinks[row % queries.heads], 1.0],
             };
         }
+    }
+
+    /// Brings the positions of a chunk that a block of rows sees to f32, where they are rows of a format.
+    pub(super) fn unpack(&mut self, queries: &Queries<'_>, block: &Range<usize>, chunk: usize) {
+        let (place, layout) = (queries.place(chunk), queries.layout);
+        let seen = queries.seen_in(block, chunk);
+        let (k, v) = (&mut *self.k, &mut *self.v);
+        let mut key = |position: usize, row: &[f32]| spread_key(position, row, k);
+        queries.k.rows(place, layout.k_dim(), seen.clone(), self.row, &mut key);
+        let mut value = |position: usize, row: &[f32]| spread_value(layout, position, row, v);
+        queries.v.rows(place, layout.v_dim(), seen, self.row, &mut value);
     }
 
     /// A row's `O`, padded, and its `M` and `L`; the row counts from the block's first.
@@ -72,6 +88,9 @@ impl<'a> Room<'a> {
         ((o, &mut self.marks[row]), (part, self.tile.marks[tile_row]))
     }
 }
+
+/// A chunk's keys and values as they lie in an f16 cache.
+pub(super) type Halves<'a> = Option<(&'a [[u16; LANES]], &'a [[u16; LANES]])>;
 
 /// A row's `O` and its `M` and `L`.
 pub(super) type State<'a> = (&'a mut [f32], &'a mut [f32; 2]);
@@ -91,17 +110,32 @@ impl Queries<'_> {
             "not one sink or slope per query head"
         );
         assert!(
-            self.k.len() / self.layout.k_chunk() == self.v.len() / self.layout.v_chunk(),
+            self.capacity() == self.v.chunks(self.layout.v_dim(), self.layout.v_chunk()),
             "caches of different lengths"
         );
     }
 
-    /// A chunk's keys and values.
-    pub(super) fn chunk(&self, chunk: usize) -> (&[[u16; LANES]], &[[u16; LANES]]) {
-        let (k_chunk, v_chunk) = (self.layout.k_chunk(), self.layout.v_chunk());
-        let place = chunk_of(self.k.len(), k_chunk, chunk);
-        let (k, v) = (&self.k[place * k_chunk..][..k_chunk], &self.v[place * v_chunk..][..v_chunk]);
-        (k.as_chunks().0, v.as_chunks().0)
+    /// Chunks that the cache holds.
+    fn capacity(&self) -> usize {
+        self.k.chunks(self.layout.k_dim(), self.layout.k_chunk())
+    }
+
+    /// Where a chunk lies.
+    fn place(&self, chunk: usize) -> usize {
+        place_of(self.capacity(), chunk)
+    }
+
+    /// A chunk's keys and values, each only if they are in f16.
+    pub(super) fn chunk(&self, chunk: usize) -> [Option<&[[u16; LANES]]>; 2] {
+        let place = self.place(chunk);
+        [self.k.halves(place, self.layout.k_chunk()), self.v.halves(place, self.layout.v_chunk())]
+    }
+
+    /// The positions of a chunk that some row of a block sees, counted from the chunk's first one.
+    fn seen_in(&self, block: &Range<usize>, chunk: usize) -> Range<usize> {
+        let rows = (block.start..block.end).step_by(self.heads).chain([block.end - 1]);
+        let seen = rows.map(|row| self.visible_in(row, chunk)).filter(|range| !range.is_empty());
+        seen.reduce(|a, b| a.start.min(b.start)..a.end.max(b.end)).unwrap_or(0..0)
     }
 
     /// The query of a row.
@@ -127,7 +161,7 @@ impl Queries<'_> {
     /// # Panics
     /// * if a row sees more positions than the cache holds
     pub(super) fn chunks(&self, block: &Range<usize>) -> Range<usize> {
-        let capacity = self.k.len() / self.layout.k_chunk() * CHUNK;
+        let capacity = self.capacity() * CHUNK;
         let (mut low, mut high) = (usize::MAX, 0);
         for token in block.start / self.heads..block.end.div_ceil(self.heads) {
             let Visible { first, end } = self.visible[token];

@@ -34,9 +34,11 @@ impl TokenizerEnv for Vocabulary {
     }
 
     fn tokenize_bytes(&self, bytes: &[u8]) -> Vec<TokenId> {
-        self.trie.tokenize_with_greedy_fallback(bytes, |text| {
+        let ids = self.trie.tokenize_with_greedy_fallback(bytes, |text| {
             self.tokenizer.encode(text, EncodeOptions::default()).unwrap_or_default()
-        })
+        });
+        // These bytes may stand in the middle of a text, and some vocabularies put a blank before all they are given.
+        if self.trie.decode_raw(&ids) == bytes { ids } else { self.trie.greedy_tokenize(bytes) }
     }
 }
 

@@ -148,3 +148,20 @@ fn a_large_vocabulary_is_masked_in_reasonable_time() {
     eprintln!("{seconds} s");
     assert!(seconds < 2.0, "{seconds}");
 }
+
+#[test]
+fn a_vocabulary_that_puts_a_blank_before_a_text_puts_none_into_it() {
+    let letters: Vec<(String, f32)> = ('a'..='z').map(|c| (c.to_string(), -1.0)).collect();
+    let entries: Vec<(&str, f32)> =
+        letters.iter().map(|(text, score)| (text.as_str(), *score)).chain([("\u{2581}", -1.0)]).collect();
+    let mut m = crate::text::testing::spm_metadata(&entries);
+    m.insert("tokenizer.ggml.eos_token_id", crate::files::Value::U32(2));
+    let t = Arc::new(Tokenizer::from_metadata(&m).unwrap());
+    let mut c = Constraints::new(t.clone()).unwrap().json_schema(&json!({"type": "boolean"})).unwrap();
+    for letter in ["t", "r", "u", "e"] {
+        let id = t.find(letter).unwrap();
+        assert!(c.allowed().unwrap().contains(id), "{letter}");
+        c.accept(id).unwrap();
+    }
+    assert!(c.is_complete());
+}

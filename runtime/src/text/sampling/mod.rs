@@ -209,12 +209,17 @@ impl Sampler {
         }
     }
 
-    /// Forgets the history and starts the generator again from the seed.
-    pub fn reset(&mut self) {
+    /// Forgets the history, as before another prompt; the generator goes on from where it is.
+    pub fn forget(&mut self) {
         self.history.clear();
         if let Some(dry) = &mut self.dry {
             dry.clear();
         }
+    }
+
+    /// Forgets the history and starts the generator again from the seed.
+    pub fn reset(&mut self) {
+        self.forget();
         if let Some(controller) = &mut self.mirostat {
             controller.reset();
         }
