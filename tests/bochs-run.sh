@@ -4,14 +4,15 @@
 #
 #   tests/bochs-run.sh CPU PROGRAM [ARGUMENT...]
 #
-#   tests/bochs-run.sh amx     target/…/kernels-0123abcd    AVX-512, VNNI and AMX
-#   tests/bochs-run.sh avxvnni target/…/kernels-0123abcd    AVX2 and AVX-VNNI, no AVX-512
+#   tests/bochs-run.sh amx     target/debug/deps/golden-01…    AVX-512, VNNI and AMX
+#   tests/bochs-run.sh avxvnni target/debug/deps/golden-01…    AVX2 and AVX-VNNI, no AVX-512
 #
-# CPU is amx, avxvnni, or the name of any model that Bochs knows (bochs -help cpu).
+# CPU is amx, avxvnni, or any model of Bochs (bochs -help cpu, in the cache directory).
 # PROGRAM is an x86-64 executable. Its output and exit status become those of this
 # script; it runs in a directory of the same name, with an empty /tmp, no input, and
 # the environment variables QUANTSMITH_*, RUST_* and CARGO_MANIFEST_DIR. The machine
-# has one processor and 2 GiB of memory.
+# has one processor of 50 million instructions a second by its own clock, and 2 GiB
+# of memory. Booting takes about four seconds of processor time.
 # Exit status 124: it took longer than BOCHS_TIMEOUT; 125: the machine failed.
 #
 #   BOCHS_TIMEOUT   the limit of one run in seconds (900)
@@ -68,6 +69,7 @@ size=$(stat -c %s "$work/initrd")
     printf '%s\0' "$(sed 's/#.*//' "$cache/command-line" | tr -s '\n ' ' ')"
 } >"$work/handoff"
 
+# A VGA ROM must be named, though nothing uses it.
 cat >"$work/machine" <<END
 config_interface: textconfig
 display_library: nogui
