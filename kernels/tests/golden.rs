@@ -2,7 +2,7 @@
 
 mod support;
 
-use quantsmith_kernels::{Registry, cpu};
+use quantsmith_kernels::Registry;
 use serde_json::Value;
 
 fn hex(text: &str) -> Vec<u8> {
@@ -35,7 +35,7 @@ fn golden_blocks_dequantise_to_the_bit_on_every_tier() {
             .iter()
             .map(|b| u32::from_le_bytes(*b))
             .collect();
-        for tier in cpu::supported() {
+        for tier in support::tiers() {
             let kernels = format.kernels(tier);
             assert_eq!(kernels.tier(), tier.tier(), "{} has no kernels for the tier", format.name);
             let mut out = vec![f32::NAN; want.len()];

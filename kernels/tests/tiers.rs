@@ -240,7 +240,7 @@ fn products_of_every_format_equal_scalar_to_the_bit_on_every_tier() {
     for format in registry.iter().filter(|f| !f.is_float()) {
         for (name, case) in cases(format) {
             let want = case.plain(format, Supported::SCALAR);
-            for tier in cpu::supported() {
+            for tier in support::tiers() {
                 assert_eq!(case.plain(format, tier), want, "{name}: plain on {tier:?}");
                 assert_eq!(case.packed(format, tier), want, "{name}: packed on {tier:?}");
             }

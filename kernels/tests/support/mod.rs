@@ -3,14 +3,23 @@
 #[allow(dead_code, reason = "only some tests quantise")]
 pub(crate) mod quantised;
 
-use quantsmith_kernels::{Tier, cpu};
+use quantsmith_kernels::{Supported, Tier, cpu};
 use std::fs::OpenOptions;
 use std::io::Write;
 
+/// The tiers that are tested: those of this CPU, or only the ones that `QUANTSMITH_TIERS` names, where an emulator is too slow
+/// for all.
 #[allow(dead_code, reason = "not every test walks the tiers")]
+pub(crate) fn tiers() -> Vec<Supported> {
+    let only = std::env::var("QUANTSMITH_TIERS").unwrap_or_default();
+    let wanted = |tier: &Supported| only.is_empty() || only.split(',').any(|name| name == tier.tier().name());
+    cpu::supported().into_iter().filter(wanted).collect()
+}
+
 /// Appends a line for each tier of this architecture to the file that `QUANTSMITH_TIER_LOG` names, if it is set.
+#[allow(dead_code, reason = "not every test walks the tiers")]
 pub(crate) fn log_tiers(test: &str) {
-    let ran: Vec<_> = cpu::supported().into_iter().map(|tier| tier.tier()).collect();
+    let ran: Vec<_> = tiers().into_iter().map(|tier| tier.tier()).collect();
     let Some(path) = std::env::var_os("QUANTSMITH_TIER_LOG") else { return };
     let mut log =
         OpenOptions::new().append(true).create(true).open(path).expect("the tier log can be written");
