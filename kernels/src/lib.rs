@@ -29,7 +29,8 @@ pub mod ops;
 mod out;
 pub mod panel;
 mod plain;
-mod quantise;
+#[doc(hidden)]
+pub mod quantise;
 mod registry;
 
 pub use act::{ActGroup, Activations};

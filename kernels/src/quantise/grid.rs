@@ -12,35 +12,35 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 /// A grid made ready.
-pub(super) struct Entries {
+pub struct Entries {
     grid: &'static Grid,
     /// Per state: the first value of all entries, then the second.
     values: Vec<Vec<f32>>,
     /// Entries of a state.
     count: usize,
     /// The largest magnitude of a value.
-    pub(super) largest: f32,
+    pub largest: f32,
     /// How many magnitudes there are.
-    pub(super) magnitudes: f32,
+    pub magnitudes: f32,
 }
 
 /// The entries that are best at a scale, for a group: its state and the sums that make its error.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Best {
+pub struct Best {
     state: usize,
-    pub(super) a: f32,
-    pub(super) b: f32,
+    pub a: f32,
+    pub b: f32,
 }
 
 impl Best {
     /// The error at a scale, less the squares of the weights themselves.
-    pub(super) fn error(&self, scale: f32) -> f32 {
+    pub fn error(&self, scale: f32) -> f32 {
         scale * (scale * self.b - 2.0 * self.a)
     }
 }
 
 impl Entries {
-    pub(super) fn new(grid: &'static Grid) -> Self {
+    pub fn new(grid: &'static Grid) -> Self {
         let (count, width) = (1usize << grid.index_bits, grid.width);
         let value = |state: usize, row: usize, j: usize| {
             f32::from(grid.rows[(state * count + row) * width + j] as i8)
@@ -56,7 +56,7 @@ impl Entries {
 }
 
 /// The rows of one block.
-pub(super) struct Rows {
+pub struct Rows {
     /// Rows of a group.
     per_group: usize,
     /// For each row, state, and right or wrong sign.
@@ -67,7 +67,7 @@ pub(super) struct Rows {
 }
 
 impl Rows {
-    pub(super) fn new(entries: &Entries, elements: usize, group: usize) -> Self {
+    pub fn new(entries: &Entries, elements: usize, group: usize) -> Self {
         let sets = elements.checked_div(entries.grid.even).unwrap_or(0);
         let hulls = vec![Hull::EMPTY; elements / entries.grid.width * entries.values.len() * 2];
         let sums = [(); 3].map(|()| vec![0.0; entries.count]);
@@ -83,7 +83,7 @@ impl Rows {
     }
 
     /// Looks at all entries for every row of a block.
-    pub(super) fn fill(&mut self, entries: &Entries, set: Set, x: &[f32], w: &[f32], group: usize) {
+    pub fn fill(&mut self, entries: &Entries, set: Set, x: &[f32], w: &[f32], group: usize) {
         let grid = entries.grid;
         for (n, odd) in self.odd.iter_mut().enumerate() {
             *odd = x[n * grid.even..][..grid.even].iter().filter(|x| **x < 0.0).count() % 2 == 1;
@@ -116,7 +116,7 @@ impl Rows {
     }
 
     /// The best state of a group at a scale.
-    pub(super) fn best(&self, entries: &Entries, group: usize, scale: f32) -> Best {
+    pub fn best(&self, entries: &Entries, group: usize, scale: f32) -> Best {
         let of_state = |state: usize| {
             let (mut a, mut b) = (0.0, 0.0);
             self.choose(entries, group, state, scale, &mut |hull, n, _| {
@@ -165,7 +165,7 @@ impl Rows {
     }
 
     /// Writes the rows of a group at a scale.
-    pub(super) fn write(
+    pub fn write(
         &self,
         entries: &Entries,
         (x, w): (&[f32], &[f32]),

@@ -107,12 +107,12 @@ pub enum FloatPlace {
 }
 
 /// Entry `n` of a list of words.
-pub(super) fn word(list: &[u8], n: usize) -> usize {
+pub fn word(list: &[u8], n: usize) -> usize {
     usize::from(u16::from_le_bytes([list[2 * n], list[2 * n + 1]]))
 }
 
 /// Writes the lowest `count` bits of a value to the places from entry `first` on, in a block that was all zero.
-pub(super) fn put(block: &mut [u8], places: &[u8], first: usize, count: usize, value: usize) {
+pub fn put(block: &mut [u8], places: &[u8], first: usize, count: usize, value: usize) {
     for k in 0..count {
         let place = word(places, first + k);
         if place != 0xffff && (value >> k & 1 == 1) != (place >> 15 == 1) {
@@ -124,7 +124,7 @@ pub(super) fn put(block: &mut [u8], places: &[u8], first: usize, count: usize, v
 
 impl Part {
     /// Writes the float of a group.
-    pub(super) fn put_float(&self, block: &mut [u8], group: usize, bits: u32) {
+    pub fn put_float(&self, block: &mut [u8], group: usize, bits: u32) {
         match &self.floats[if self.floats.len() == 1 { 0 } else { group }] {
             FloatPlace::Byte(byte) => {
                 let width = self.ty.bytes();
@@ -135,7 +135,7 @@ impl Part {
     }
 
     /// Writes the whole number of a group, given the bits that make it.
-    pub(super) fn put_code(&self, block: &mut [u8], group: usize, bits: usize) {
+    pub fn put_code(&self, block: &mut [u8], group: usize, bits: usize) {
         put(block, self.places, group * self.bits, self.bits, bits);
     }
 }

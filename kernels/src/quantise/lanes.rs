@@ -5,56 +5,56 @@
 
 use quantsmith_macros::tiered;
 
-pub(super) use tiers::*;
+pub use tiers::*;
 
 /// Most levels of a list.
-pub(super) const MAX_LEVELS: usize = 16;
+pub const MAX_LEVELS: usize = 16;
 
 /// The values that a code can have, in order.
 #[derive(Clone, Copy, Debug)]
 pub struct Steps {
     /// The smallest and the largest.
-    pub(super) low: f32,
-    pub(super) high: f32,
+    pub low: f32,
+    pub high: f32,
     /// How many there are in a list; 0 where they are all whole numbers from the smallest to the largest.
-    pub(super) count: usize,
+    pub count: usize,
     /// Halfway from each to the next, and how far that is.
-    pub(super) halfway: [f32; MAX_LEVELS],
-    pub(super) jump: [f32; MAX_LEVELS],
+    pub halfway: [f32; MAX_LEVELS],
+    pub jump: [f32; MAX_LEVELS],
 }
 
 /// Weighted sums over a group for some codes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sums {
     /// Of the code.
-    pub(super) c: f32,
+    pub c: f32,
     /// Of the code's square.
-    pub(super) cc: f32,
+    pub cc: f32,
     /// Of the code times the weight.
-    pub(super) xc: f32,
+    pub xc: f32,
 }
 
 /// Most rows that can be best for some scale.
-pub(super) const MAX_HULL: usize = 32;
+pub const MAX_HULL: usize = 32;
 
 /// The rows of a grid that are best for some scale, by scale from below. A row's error is `scale² b - 2 scale a`, so
 /// the best rows are the corners of a convex curve.
 #[derive(Clone, Copy, Debug)]
 pub struct Hull {
-    pub(super) len: usize,
+    pub len: usize,
     /// The scale from which on a row is best.
-    pub(super) from: [f32; MAX_HULL],
-    pub(super) a: [f32; MAX_HULL],
-    pub(super) b: [f32; MAX_HULL],
-    pub(super) row: [u16; MAX_HULL],
+    pub from: [f32; MAX_HULL],
+    pub a: [f32; MAX_HULL],
+    pub b: [f32; MAX_HULL],
+    pub row: [u16; MAX_HULL],
 }
 
 impl Hull {
-    pub(super) const EMPTY: Hull =
+    pub const EMPTY: Hull =
         Hull { len: 0, from: [0.0; MAX_HULL], a: [0.0; MAX_HULL], b: [0.0; MAX_HULL], row: [0; MAX_HULL] };
 
     /// The number of the row that is best for a scale.
-    pub(super) fn at(&self, scale: f32) -> usize {
+    pub fn at(&self, scale: f32) -> usize {
         let mut n = 0;
         while n + 1 < self.len && self.from[n + 1] <= scale {
             n += 1;

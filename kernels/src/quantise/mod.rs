@@ -10,14 +10,12 @@
 //! * Blocks stand for the weights alone. A format that goes with a scale beside the tensor (NVFP4) is quantised as if that
 //!   scale were 1; who wants to use it divides the weights by it first.
 
-mod grid;
-pub(crate) mod inverse;
+pub mod grid;
+pub mod inverse;
 #[allow(unreachable_pub, reason = "the table of a tiered module takes its public functions")]
-mod lanes;
-mod number;
-mod search;
-#[cfg(test)]
-mod tests;
+pub mod lanes;
+pub mod number;
+pub mod search;
 
 use crate::{Derived, Field, FieldType, Format, Supported, Values};
 use alloc::vec::Vec;
@@ -78,7 +76,7 @@ impl core::error::Error for QuantiseError {}
 const LEAST_IMPORTANCE: f32 = 1.0 / (1u32 << 30) as f32;
 
 /// Quantises whole rows; lengths have been checked.
-pub(crate) fn rows(
+pub fn rows(
     format: &'static Format,
     tier: Supported,
     weights: &[f32],

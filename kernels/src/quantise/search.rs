@@ -37,7 +37,7 @@ const LARGEST: f32 = f32::MAX / 4.0;
 type Whole = (f32, usize);
 
 /// What is the same for every block of a format.
-pub(super) struct Problem {
+pub struct Problem {
     inverse: &'static Inverse,
     set: Set,
     elements: usize,
@@ -72,7 +72,7 @@ struct Fixed {
 }
 
 /// A block being solved, with the memory that takes.
-pub(super) struct Work {
+pub struct Work {
     /// The weights, scaled so that the largest magnitude is from a half to one, and what that took.
     x: Vec<f32>,
     unit: f64,
@@ -116,7 +116,7 @@ fn levels(levels: Levels) -> (Steps, Vec<u8>, Vec<i32>) {
 }
 
 impl Problem {
-    pub(super) fn new(inverse: &'static Inverse, set: Set, elements: usize, group: usize) -> Self {
+    pub fn new(inverse: &'static Inverse, set: Set, elements: usize, group: usize) -> Self {
         let (steps, order, values) = levels(match &inverse.codes {
             Codes::Each { levels, .. } | Codes::Joint { levels, .. } => *levels,
             Codes::Grid(_) => Levels::List(&[]),
@@ -136,7 +136,7 @@ impl Problem {
     }
 
     /// The memory for blocks of this format.
-    pub(super) fn work(&self) -> Work {
+    pub fn work(&self) -> Work {
         let groups = self.elements / self.group;
         Work {
             x: vec![0.0; self.elements],
@@ -152,7 +152,7 @@ impl Problem {
     }
 
     /// Solves a block and writes it, into bytes that are zero. `w` are the weights' weights.
-    pub(super) fn block(&self, x: &[f32], w: Option<&[f32]>, work: &mut Work, block: &mut [u8]) {
+    pub fn block(&self, x: &[f32], w: Option<&[f32]>, work: &mut Work, block: &mut [u8]) {
         work.take(x, w);
         for (g, fixed) in work.fixed.iter_mut().enumerate() {
             let range = g * self.group..(g + 1) * self.group;
@@ -340,7 +340,7 @@ impl Problem {
     }
 
     /// Writes codes, given by the number of their level.
-    pub(super) fn pack(&self, numbers: &[u8], block: &mut [u8]) {
+    pub fn pack(&self, numbers: &[u8], block: &mut [u8]) {
         match &self.inverse.codes {
             Codes::Each { bits, places, .. } => {
                 for (i, number) in numbers.iter().enumerate() {
@@ -361,24 +361,24 @@ impl Problem {
     }
 
     /// The sum of some codes of the block that was solved last.
-    pub(super) fn sum(&self, work: &Work, elements: Range<usize>) -> i32 {
+    pub fn sum(&self, work: &Work, elements: Range<usize>) -> i32 {
         work.numbers[elements].iter().map(|n| self.values[usize::from(*n)]).sum()
     }
 
     /// The scale of the block that was solved last, where it has one.
-    pub(super) fn scale(&self, work: &Work) -> f64 {
+    pub fn scale(&self, work: &Work) -> f64 {
         f64::from(work.chosen[0].scale) * work.unit
     }
 
     /// The value of each level.
-    #[cfg(test)]
-    pub(super) fn values(&self) -> &[i32] {
+    #[doc(hidden)]
+    pub fn values(&self) -> &[i32] {
         &self.values
     }
 
     /// A block with the best rows of a grid for given scales, which it has already.
-    #[cfg(test)]
-    pub(super) fn rows_at(&self, x: &[f32], scales: &[f32], block: &[u8]) -> Vec<u8> {
+    #[doc(hidden)]
+    pub fn rows_at(&self, x: &[f32], scales: &[f32], block: &[u8]) -> Vec<u8> {
         let (mut work, mut block) = (self.work(), block.to_vec());
         work.take(x, None);
         if let (Some(entries), Some(rows)) = (&self.entries, &mut work.rows) {

@@ -1,9 +1,12 @@
-//! Packing is the inverse of reading: codes go into a block and the format's own kernels read them back.
+//! Inside the quantisers: packing is the inverse of reading, and the nearest numbers are the nearest.
+//!
+//! Packing: codes go into a block and the format's own kernels read them back.
 
-use super::inverse::Codes;
-use super::lanes::Set;
-use super::search::Problem;
-use crate::{Format, Registry, Supported, Values};
+use quantsmith_kernels::quantise::inverse::Codes;
+use quantsmith_kernels::quantise::lanes::Set;
+use quantsmith_kernels::quantise::number::{around, largest, nearest, value};
+use quantsmith_kernels::quantise::search::Problem;
+use quantsmith_kernels::{FieldType as T, Format, Registry, Supported, Values};
 
 /// A small generator (xorshift) with a fixed seed, so that a failure repeats.
 struct Random(u64);
@@ -31,7 +34,7 @@ fn scaled(format: &'static Format, random: &mut Random) -> (Vec<u8>, Vec<f32>) {
     let parts = [Some((&inverse.scale, 0.25)), inverse.offset.as_ref().map(|offset| (offset, 0.0))];
     let mut scales = Vec::new();
     for (part, float) in parts.into_iter().flatten() {
-        let number = super::number::nearest(part.ty, float);
+        let number = nearest(part.ty, float);
         for n in 0..part.floats.len() {
             part.put_float(&mut block, n, number.bits);
         }
@@ -127,4 +130,32 @@ fn scale_bits(format: &'static Format) -> Vec<u8> {
         part.put_code(&mut mask, g, (1 << part.bits) - 1);
     }
     mask
+}
+
+#[test]
+fn neighbours_enclose_every_value() {
+    for ty in [T::F16, T::Bf16, T::E8m0, T::E4m3] {
+        let most = largest(ty);
+        for bits in 0..most {
+            let (low, high) = (value(ty, bits), value(ty, bits + 1));
+            assert!(low < high, "{ty:?} {bits}");
+            assert_eq!(nearest(ty, low).bits, bits, "{ty:?}");
+            let near = around(ty, low + 0.25 * (high - low));
+            assert_eq!(near.map(|n| n.value), [low, high], "{ty:?} {bits}");
+        }
+        for wanted in [1e300, f64::from(f32::MAX) * 2.0] {
+            assert_eq!(nearest(ty, wanted).bits, most, "{ty:?}");
+        }
+    }
+}
+
+#[test]
+fn nearest_f16_is_that_of_an_independent_crate() {
+    for n in -70_000..70_000 {
+        let wanted = n as f32 * 0.937_5e-3;
+        let theirs = half::f16::from_f32_const(wanted);
+        assert_eq!(nearest(T::F16, f64::from(wanted)).value, f64::from(theirs.to_f32_const()), "{wanted}");
+    }
+    assert_eq!(nearest(T::F16, -1e9).value, -65504.0);
+    assert_eq!(nearest(T::E8m0, -1.0).bits, 0, "a power of two has no sign");
 }
