@@ -7,9 +7,22 @@ fn shape(format: &'static Format) -> BlockShape {
     BlockShape { name: format.name, elements: format.elements as u64, bytes: format.bytes as u64 }
 }
 
+/// Plain numbers that tensors of a file can be, and that no kernel multiplies.
+fn number(type_id: u32) -> Option<BlockShape> {
+    let (name, bytes) = match type_id {
+        24 => ("I8", 1),
+        25 => ("I16", 2),
+        26 => ("I32", 4),
+        27 => ("I64", 8),
+        28 => ("F64", 8),
+        _ => return None,
+    };
+    Some(BlockShape { name, elements: 1, bytes })
+}
+
 impl TypeTable for Registry {
     fn shape(&self, type_id: u32) -> Option<BlockShape> {
-        self.by_id(type_id).map(shape)
+        self.by_id(type_id).map(shape).or_else(|| number(type_id))
     }
 
     fn names(&self) -> Vec<String> {
@@ -25,7 +38,9 @@ impl TypeTable for Registry {
     }
 
     fn swap_fields(&self, type_id: u32) -> Option<Vec<(usize, usize)>> {
-        self.by_id(type_id).map(swap_fields)
+        let plain =
+            |shape: BlockShape| (shape.bytes > 1).then_some((0, shape.bytes as usize)).into_iter().collect();
+        self.by_id(type_id).map(swap_fields).or_else(|| number(type_id).map(plain))
     }
 }
 
@@ -53,6 +68,7 @@ mod tests {
         assert_eq!(fields("MXFP4"), Some(vec![]));
         let q8_k: Vec<_> = [(0, 4)].into_iter().chain((0..16).map(|i| (260 + 2 * i, 2))).collect();
         assert_eq!(fields("Q8_K"), Some(q8_k));
+        assert_eq!((registry.swap_fields(24), registry.swap_fields(28)), (Some(vec![]), Some(vec![(0, 8)])));
         assert_eq!(registry.swap_fields(999), None);
     }
 

@@ -266,7 +266,7 @@ fn describe(
         backends: "CPU",
         model_filename: path.display().to_string(),
         model_type: format!("{} {} {}", model.architecture(), count(model.parameters()), main_format(&plan)),
-        model_size: plan.tensors.iter().map(|t| t.bytes).sum(),
+        model_size: model.file().tensors().iter().map(|t| t.bytes).sum(),
         model_n_params: model.parameters(),
         n_batch: setting.batch,
         n_ubatch: setting.ubatch,
