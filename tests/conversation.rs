@@ -107,6 +107,7 @@ fn a_person_talks_and_commands_are_obeyed() {
     t.say("/help");
     t.wait("/regen");
     t.say("ab");
+    t.wait("stopped after 3 tokens, as -n says");
     t.say("/stats");
     t.wait("of 64 tokens, 2 messages");
     t.wait("tokens per second");

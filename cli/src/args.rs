@@ -345,7 +345,7 @@ mod tests {
     fn numbers_without_meaning_are_refused() {
         for bad in ["--temp nan", "--top-p -1", "--min-p 1.1", "--repeat-penalty 0", "--presence-penalty inf"]
         {
-            let error = run(bad).expect("a number").sampling.params(10, true).expect_err(bad);
+            let error = run(bad).expect("a number").exchange.sampling.params(10, true).expect_err(bad);
             assert_eq!(error.exit_code(), 2, "{bad}");
             let flag = bad.split(' ').next().expect("a flag");
             assert!(error.line().is_some_and(|l| l.contains(flag)), "{error:?}");
@@ -360,8 +360,8 @@ mod tests {
 
     #[test]
     fn a_prompt_may_start_with_a_hyphen() {
-        assert_eq!(run("-p -5").expect("valid").prompt.prompt.as_deref(), Some("-5"));
-        assert_eq!(run("-p --temp").expect("valid").prompt.prompt.as_deref(), Some("--temp"));
+        assert_eq!(run("-p -5").expect("valid").exchange.prompt.prompt.as_deref(), Some("-5"));
+        assert_eq!(run("-p --temp").expect("valid").exchange.prompt.prompt.as_deref(), Some("--temp"));
         assert!(run("-p x -f y").is_err());
     }
 

@@ -158,10 +158,10 @@ impl<'a> Conversation<'a> {
             if said.is_empty() {
                 continue;
             }
-            let result = match said.strip_prefix('/').filter(|rest| !rest.starts_with('/')) {
-                Some(command) => self.obey(command, terminal),
-                None => {
-                    let text = if said.starts_with('/') { said[1..].to_owned() } else { text };
+            let result = match said.strip_prefix('/') {
+                Some(command) if !command.starts_with('/') => self.obey(command, terminal),
+                slashed => {
+                    let text = slashed.map_or_else(|| text.clone(), str::to_owned);
                     self.say(text).map(|answer| {
                         self.remark_end(&answer, terminal);
                         if go_on { Next::Go } else { Next::Stop }
@@ -190,7 +190,11 @@ impl<'a> Conversation<'a> {
                 "stopped: the context of {} is full; -c gives a larger one, /reset starts afresh",
                 counted(self.talk.model.context(), "token")
             )),
-            End::Text | End::Limit => {}
+            End::Limit => {
+                let made = counted(answer.tokens.len(), "token");
+                terminal.remark(&format!("stopped after {made}, as -n says"));
+            }
+            End::Text => {}
         }
     }
 

@@ -134,6 +134,13 @@ impl Tokenizer {
         Ok(())
     }
 
+    /// The ids of a text that stands in the middle of another one: no blank is put before it.
+    pub(crate) fn encode_inside(&self, text: &str) -> Vec<u32> {
+        let mut ids = Vec::new();
+        self.encode_plain(text, false, &mut Scratch::default(), &mut ids);
+        ids
+    }
+
     fn encode_plain(&self, text: &str, after_special: bool, scratch: &mut Scratch, ids: &mut Vec<u32>) {
         match &self.algorithm {
             Algorithm::Spm(spm) => {

@@ -14,7 +14,7 @@ use llguidance::toktrie::{SimpleVob, TokEnv, TokRxInfo, TokTrie, TokenId, Tokeni
 use llguidance::{Matcher, ParserFactory};
 use serde_json::Value as Json;
 
-use super::{EncodeOptions, Sampler, TextError, Tokenizer};
+use super::{Sampler, TextError, Tokenizer};
 
 /// Makes constraints for one tokenizer.
 pub struct Constraints {
@@ -34,10 +34,10 @@ impl TokenizerEnv for Vocabulary {
     }
 
     fn tokenize_bytes(&self, bytes: &[u8]) -> Vec<TokenId> {
-        let ids = self.trie.tokenize_with_greedy_fallback(bytes, |text| {
-            self.tokenizer.encode(text, EncodeOptions::default()).unwrap_or_default()
-        });
-        // These bytes may stand in the middle of a text, and some vocabularies put a blank before all they are given.
+        // These bytes may stand in the middle of a text.
+        let inside = |text: &str| self.tokenizer.encode_inside(text);
+        let ids = self.trie.tokenize_with_greedy_fallback(bytes, inside);
+        // Some vocabularies change what they are given.
         if self.trie.decode_raw(&ids) == bytes { ids } else { self.trie.greedy_tokenize(bytes) }
     }
 }

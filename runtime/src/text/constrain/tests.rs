@@ -1,6 +1,6 @@
 use super::*;
-use crate::text::SamplingParams;
 use crate::text::testing::{bpe_metadata, with_types};
+use crate::text::{EncodeOptions, SamplingParams};
 use serde_json::json;
 
 fn tokenizer() -> Arc<Tokenizer> {
