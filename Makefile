@@ -115,7 +115,7 @@ define EMULATION
 emulated() { timeout -k 5 "$$QEMU_TIMEOUT" "$$@"; }
 kernel_tests() {
     cargo test -q --profile $(PROFILE) "$$@" --no-run --message-format=json |
-        sed -n '/"kind":\["example"\]/d; s/.*#quantsmith-kernels@.*"executable":"\([^"]*\)".*/\1/p' | grep -v '/ui-[^/]*$$'
+        sed -n '/"kind":\["example"\]/d; s/.*#quantsmith-kernels@.*"executable":"\([^"]*\)".*/\1/p' | grep -vE '/(ui|quality)-[^/]*$$'
 }
 run_tests() {
     local name=$$1 test

@@ -205,6 +205,17 @@ impl Format {
         matches!(self.values, Values::Float(_))
     }
 
+    /// Whether weights can be quantised to the format, or why not.
+    ///
+    /// # Errors
+    /// * if its rules cannot be turned round
+    pub fn can_quantise(&self) -> Result<(), QuantiseError> {
+        match self.inverse {
+            Err(reason) if !self.is_float() => Err(QuantiseError::NoInverse { format: self.name, reason }),
+            _ => Ok(()),
+        }
+    }
+
     /// The best kernels that are not above a tier that this CPU has.
     pub fn kernels(&'static self, tier: Supported) -> KernelSet {
         let row = self.rows.iter().rev().find(|row| row.tier <= tier.tier()).unwrap_or(&self.rows[0]);
@@ -268,11 +279,12 @@ impl KernelSet {
     /// ```
     ///
     /// # Errors
-    /// * if a weight is not finite, or the importance is negative, not finite or not of `cols` entries
+    /// * if a weight or an importance is not finite, or an importance is negative
     /// * if the rules of the format cannot be turned round
     ///
     /// # Panics
-    /// * if `weights` is not whole rows of whole blocks, or `out` has not exactly their bytes
+    /// * if `weights` is not whole rows of whole blocks, `importance` is not of `cols` entries, or `out` has not exactly
+    ///   the rows' bytes
     pub fn quantise(
         &self,
         weights: &[f32],
@@ -289,6 +301,8 @@ impl KernelSet {
             "output of {} bytes for {rows} rows of {row_bytes}",
             out.len()
         );
+        let entries = importance.map_or(cols, <[f32]>::len);
+        assert!(entries == cols, "{entries} importances for {cols} columns");
         if rows == 0 {
             return Ok(());
         }

@@ -44,6 +44,27 @@ fn a_format_of_another_crate_dequantises() {
 }
 
 #[test]
+fn a_format_of_another_crate_quantises_or_says_why_not() {
+    let tier = ::quantsmith_kernels::Supported::SCALAR;
+    let mut weights = [0.0f32; 64];
+    for (n, weight) in weights.iter_mut().enumerate() {
+        *weight = n as f32;
+    }
+    let (mut block, mut again) = ([0u8; 40], [0.0f32; 64]);
+    OWN.kernels(tier).quantise(&weights, 64, ::std::option::Option::None, &mut block).unwrap();
+    OWN.kernels(tier).dequantise(&block, &mut again);
+    // Sixteen uneven steps over a range of 32.
+    for (weight, again) in ::std::iter::zip(weights, again) {
+        ::std::assert!((weight - again).abs() < 2.5, "{weight} became {again}");
+    }
+    let refused = ODD.kernels(tier).quantise(&weights, 64, ::std::option::Option::None, &mut [0u8; 68]);
+    ::std::assert_eq!(refused, ODD.can_quantise());
+    let message = refused.unwrap_err();
+    let message = ::std::string::ToString::to_string(&message);
+    ::std::assert!(message.starts_with("weights cannot be quantised to ODD: "), "{message}");
+}
+
+#[test]
 fn a_family_joins_the_registry_by_name() {
     let registry = ::quantsmith_kernels::Registry::builtin().with(&OWN).with(&ODD);
     ::std::assert!(registry.by_name("own").is_some() && registry.by_name("ODD").is_some());

@@ -87,6 +87,10 @@ pub(crate) enum Float {
 
 /// Most bits that a code may depend on.
 const MOST_BITS: usize = 16;
+/// Most values that codes which are written together can have.
+const MOST_LEVELS: usize = 16;
+/// Most codes of a row of a grid.
+const MOST_WIDTH: usize = 32;
 /// Most bits of codes that are written together.
 const JOINT_BITS: usize = 12;
 
@@ -98,6 +102,9 @@ pub(crate) fn find(format: &Format, codes: &model::Codes) -> Result<Inverse, Str
         Some(offset) => Some((part(&offset.part, &mut truths)?, offset.subtracted)),
         None => None,
     };
+    if offset.as_ref().is_some_and(|(part, _)| part.floats.len() != scale.floats.len()) {
+        return Err("the floats of scale and minimum are not for the same groups".to_string());
+    }
     let codes = match each(codes) {
         Some(each) => each,
         None => shared(codes, &mut truths)?,
@@ -242,7 +249,7 @@ fn shared(codes: &model::Codes, truths: &mut Truths<'_>) -> Result<Codes, String
 fn joint(all: &[Truth], users: &BTreeMap<usize, Vec<usize>>, truths: &Truths<'_>) -> Option<Codes> {
     let levels: BTreeSet<i64> = all.iter().flat_map(|t| truths.values[t.shape].iter().copied()).collect();
     let levels: Vec<i64> = levels.into_iter().collect();
-    if levels.len() > 256 {
+    if levels.len() > MOST_LEVELS {
         return None;
     }
     let mut taken = vec![false; all.len()];
@@ -322,7 +329,7 @@ fn grid(
     // The bits with the fewest users are the row's own; what has more is a state.
     let fewest = |i: usize| plain(i).map(|b| users[&b].len()).min().unwrap_or(0);
     let width = fewest(0);
-    if width == 0 || !all.len().is_multiple_of(width) || !group.is_multiple_of(width) {
+    if width == 0 || width > MOST_WIDTH || !all.len().is_multiple_of(width) || !group.is_multiple_of(width) {
         return none("rows do not divide groups");
     }
     let consecutive = |bit: usize, span: usize, i: usize| {
@@ -335,7 +342,7 @@ fn grid(
         if shared.iter().any(|b| !consecutive(*b, group, first)) {
             return none("a state that rows share is not a group's");
         }
-        for i in first..first + width {
+        for truth in &all[first..first + width] {
             let role = |bit: &usize| {
                 let find = |list: &[usize]| list.iter().position(|b| b == bit);
                 match (signs.contains(bit), find(&own), find(&shared)) {
@@ -345,7 +352,7 @@ fn grid(
                     _ => None,
                 }
             };
-            let Some(list) = all[i].bits.iter().map(role).collect::<Option<Vec<Role>>>() else {
+            let Some(list) = truth.bits.iter().map(role).collect::<Option<Vec<Role>>>() else {
                 return none("an index is not of neighbouring codes");
             };
             roles.push(list);

@@ -7,6 +7,7 @@
 
 use super::inverse::{Grid, put};
 use super::lanes::{Hull, Set};
+use core::ops::Range;
 
 /// A grid made ready.
 pub(super) struct Entries {
@@ -54,6 +55,8 @@ impl Entries {
 
 /// The rows of one block.
 pub(super) struct Rows {
+    /// Rows of a group.
+    per_group: usize,
     /// For each row, state, and right or wrong sign.
     hulls: Vec<Hull>,
     /// Whether the signs of a set come out odd.
@@ -62,11 +65,11 @@ pub(super) struct Rows {
 }
 
 impl Rows {
-    pub(super) fn new(entries: &Entries, elements: usize) -> Self {
+    pub(super) fn new(entries: &Entries, elements: usize, group: usize) -> Self {
         let sets = elements.checked_div(entries.grid.even).unwrap_or(0);
         let hulls = vec![Hull::EMPTY; elements / entries.grid.width * entries.values.len() * 2];
         let sums = [(); 3].map(|()| vec![0.0; entries.count]);
-        Rows { hulls, odd: vec![false; sets], sums }
+        Rows { per_group: group / entries.grid.width, hulls, odd: vec![false; sets], sums }
     }
 
     fn place(entries: &Entries, cell: usize, state: usize, wrong: bool) -> usize {
@@ -105,11 +108,16 @@ impl Rows {
         }
     }
 
-    /// The best state of the rows `cells` at a scale.
-    pub(super) fn best(&self, entries: &Entries, cells: std::ops::Range<usize>, scale: f32) -> Best {
+    /// The rows of a group.
+    fn of_group(&self, group: usize) -> Range<usize> {
+        group * self.per_group..(group + 1) * self.per_group
+    }
+
+    /// The best state of a group at a scale.
+    pub(super) fn best(&self, entries: &Entries, group: usize, scale: f32) -> Best {
         let of_state = |state: usize| {
             let (mut a, mut b) = (0.0, 0.0);
-            self.choose(entries, cells.clone(), state, scale, &mut |hull, n, _| {
+            self.choose(entries, group, state, scale, &mut |hull, n, _| {
                 a += hull.a[n];
                 b += hull.b[n];
             });
@@ -129,14 +137,14 @@ impl Rows {
     fn choose(
         &self,
         entries: &Entries,
-        cells: std::ops::Range<usize>,
+        group: usize,
         state: usize,
         scale: f32,
         take: &mut dyn FnMut(&Hull, usize, bool),
     ) {
         let per_set = (entries.grid.even / entries.grid.width).max(1);
         let error = |hull: &Hull, n: usize| scale * hull.b[n] - 2.0 * hull.a[n];
-        for first in cells.step_by(per_set) {
+        for first in self.of_group(group).step_by(per_set) {
             let odd = self.odd.get(first / per_set).copied().unwrap_or(false);
             let mut wrong = (f32::INFINITY, usize::MAX);
             for cell in (first..first + per_set).filter(|_| odd) {
@@ -160,17 +168,14 @@ impl Rows {
         entries: &Entries,
         (x, w): (&[f32], &[f32]),
         group: usize,
-        groups: usize,
         scale: f32,
         block: &mut [u8],
     ) {
         let grid = entries.grid;
-        let cells = x.len() / grid.width / groups;
-        let cells = group * cells..(group + 1) * cells;
-        let state = self.best(entries, cells.clone(), scale).state;
+        let state = self.best(entries, group, scale).state;
         put(block, grid.state, group * grid.state_bits, grid.state_bits, state);
-        let mut cell = cells.start;
-        self.choose(entries, cells, state, scale, &mut |hull, n, wrong| {
+        let mut cell = self.of_group(group).start;
+        self.choose(entries, group, state, scale, &mut |hull, n, wrong| {
             let row = usize::from(hull.row[n]);
             put(block, grid.index, cell * grid.index_bits, grid.index_bits, row);
             let at = cell * grid.width;

@@ -229,7 +229,7 @@ mod tiers {
                 here = wide::add(here, sixteen);
             }
             let (cross, next) = smallest(best, place);
-            if !(cross < stop) {
+            if cross >= stop {
                 return;
             }
             from = cross.max(from);

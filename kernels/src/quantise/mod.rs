@@ -11,7 +11,8 @@
 //!   scale were 1; who wants to use it divides the weights by it first.
 
 mod grid;
-pub mod inverse;
+pub(crate) mod inverse;
+#[allow(unreachable_pub, reason = "the table of a tiered module takes its public functions")]
 mod lanes;
 mod number;
 mod search;
@@ -42,13 +43,6 @@ pub enum QuantiseError {
         /// Its importance.
         value: f32,
     },
-    /// The importance is of another number of columns.
-    ImportanceLength {
-        /// Entries given.
-        found: usize,
-        /// Columns.
-        expected: usize,
-    },
     /// The rules of the format cannot be turned round.
     NoInverse {
         /// The format.
@@ -69,9 +63,6 @@ impl fmt::Display for QuantiseError {
                     f,
                     "the importance of column {col} is {value}; a finite number of at least 0 is expected"
                 )
-            }
-            QuantiseError::ImportanceLength { found, expected } => {
-                write!(f, "the importance has {found} entries; {expected} are expected, one a column")
             }
             QuantiseError::NoInverse { format, reason } => {
                 write!(f, "weights cannot be quantised to {format}: {reason}")
@@ -97,19 +88,18 @@ pub(crate) fn rows(
     if let Some(at) = weights.iter().position(|w| !w.is_finite()) {
         return Err(QuantiseError::NotFinite { row: at / cols, col: at % cols, value: weights[at] });
     }
-    let importance = importance.map(|importance| scaled(importance, cols)).transpose()?.flatten();
-    let group = match format.values {
-        Values::Float(ty) => {
+    let importance = importance.map(relative).transpose()?.flatten();
+    let (group, inverse) = match (format.values, format.inverse) {
+        (Values::Float(ty), _) => {
             for (out, w) in out.chunks_exact_mut(format.bytes).zip(weights) {
                 out.copy_from_slice(&number::nearest(ty, f64::from(*w)).bits.to_le_bytes()[..format.bytes]);
             }
             return Ok(());
         }
-        Values::Codes { group, .. } => group,
-    };
-    let inverse = match &format.inverse {
-        Ok(inverse) => inverse,
-        Err(reason) => return Err(QuantiseError::NoInverse { format: format.name, reason }),
+        (Values::Codes { group, .. }, Ok(inverse)) => (group, inverse),
+        (Values::Codes { .. }, Err(reason)) => {
+            return Err(QuantiseError::NoInverse { format: format.name, reason });
+        }
     };
     let problem = Problem::new(inverse, lanes::Set::new(tier), format.elements, group);
     let mut work = problem.work();
@@ -123,7 +113,12 @@ pub(crate) fn rows(
         problem.block(x, w, &mut work, block);
         for field in format.fields {
             if let Some(derived) = field.derived {
-                derive(field, derived, problem.scale_of(&work), problem.codes(&work), format.elements, block);
+                let covered = format.elements / field.count;
+                for n in 0..field.count {
+                    let sum = problem.sum(&work, n * covered..(n + 1) * covered);
+                    let scale = if derived == Derived::Sum { 1.0 } else { problem.scale(&work) };
+                    derive(field, n, scale, sum, block);
+                }
             }
         }
     }
@@ -131,10 +126,7 @@ pub(crate) fn rows(
 }
 
 /// The importance relative to the largest; `None` where there is none.
-fn scaled(importance: &[f32], cols: usize) -> Result<Option<Vec<f32>>, QuantiseError> {
-    if importance.len() != cols {
-        return Err(QuantiseError::ImportanceLength { found: importance.len(), expected: cols });
-    }
+fn relative(importance: &[f32]) -> Result<Option<Vec<f32>>, QuantiseError> {
     if let Some(col) = importance.iter().position(|w| !(w.is_finite() && *w >= 0.0)) {
         return Err(QuantiseError::Importance { col, value: importance[col] });
     }
@@ -143,30 +135,15 @@ fn scaled(importance: &[f32], cols: usize) -> Result<Option<Vec<f32>>, QuantiseE
     Ok((largest > 0.0).then(|| importance.iter().map(part).collect()))
 }
 
-/// Fills a field that repeats what the codes say.
-fn derive(
-    field: &Field,
-    derived: Derived,
-    scale: f64,
-    codes: impl Iterator<Item = i32>,
-    elements: usize,
-    block: &mut [u8],
-) {
-    let mut sums = vec![0i32; field.count];
-    for (i, code) in codes.enumerate() {
-        sums[i * field.count / elements] += code;
-    }
+/// Fills value `n` of a field that repeats what the codes say.
+fn derive(field: &Field, n: usize, scale: f64, sum: i32, block: &mut [u8]) {
+    let bits = match field.ty {
+        FieldType::F16 | FieldType::Bf16 | FieldType::F32 | FieldType::E8m0 | FieldType::E4m3 => {
+            number::nearest(field.ty, scale * f64::from(sum)).bits
+        }
+        FieldType::U8 | FieldType::I8 | FieldType::U16 | FieldType::I16 | FieldType::U32 => sum as u32,
+    };
     let width = field.ty.bytes();
-    for (n, sum) in sums.into_iter().enumerate() {
-        let bits = match (derived, field.ty) {
-            (
-                Derived::Sum,
-                FieldType::I8 | FieldType::I16 | FieldType::U8 | FieldType::U16 | FieldType::U32,
-            ) => sum as u32,
-            (Derived::Sum, ty) => number::nearest(ty, f64::from(sum)).bits,
-            (Derived::ScaledSum, ty) => number::nearest(ty, scale * f64::from(sum)).bits,
-        };
-        let at = field.offset + n * width;
-        block[at..at + width].copy_from_slice(&bits.to_le_bytes()[..width]);
-    }
+    let at = field.offset + n * width;
+    block[at..at + width].copy_from_slice(&bits.to_le_bytes()[..width]);
 }

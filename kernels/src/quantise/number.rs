@@ -43,6 +43,11 @@ fn sign(ty: FieldType) -> u32 {
     }
 }
 
+/// Whether the type has negative numbers.
+pub(super) fn is_signed(ty: FieldType) -> bool {
+    sign(ty) != 0
+}
+
 /// The largest number that is not above a magnitude, or the smallest that there is.
 fn below(ty: FieldType, magnitude: f64) -> u32 {
     let most = largest(ty);
@@ -69,15 +74,12 @@ fn below(ty: FieldType, magnitude: f64) -> u32 {
 /// The numbers on both sides of a value, the nearer one first. A sign that the type has not gives its smallest number.
 pub(super) fn around(ty: FieldType, wanted: f64) -> [Number; 2] {
     let negative = wanted < 0.0;
-    let magnitude = match (negative, sign(ty)) {
-        (true, 0) => 0.0,
-        _ => wanted.abs(),
-    };
+    let magnitude = if negative && !is_signed(ty) { 0.0 } else { wanted.abs() };
     let low = below(ty, magnitude);
     let high = (low + 1).min(largest(ty));
     let number = |bits: u32| {
         let (bits, value) = (bits, value(ty, bits));
-        match negative && sign(ty) != 0 {
+        match negative && is_signed(ty) {
             true => Number { bits: bits | sign(ty), value: -value },
             false => Number { bits, value },
         }

@@ -5,27 +5,31 @@
 //!
 //! 1. Each group alone: the scale (and offset) that would be best if it could be any number. Candidates from a little
 //!    above what covers the group down to where much is clipped, then least squares.
-//! 2. The floats: candidates from the groups' wishes. For each, every group takes the whole numbers near its wish that
-//!    give the least error with the codes that follow.
-//! 3. Least squares for the floats, with all numbers and codes kept; then 2 again for that one candidate, as long as it
-//!    gets better.
+//! 2. The floats: candidates from the groups' wishes. For each, every group takes the whole numbers nearest to its wish.
+//! 3. Least squares for the floats, with all numbers and codes kept; then every group takes those near its wish that give
+//!    the least error with the codes that follow; and again, as long as it gets better.
 //!
 //! Every error is that of the numbers that the block can hold, so no rounding comes after the choice.
+
+mod wish;
 
 use super::grid::{Entries, Rows};
 use super::inverse::{Codes, Inverse, Levels, Part, put, word};
 use super::lanes::{MAX_LEVELS, Set, Steps, Sums};
-use super::number::{Number, around, nearest};
+use super::number::{Number, around, is_signed, nearest};
 use crate::FieldType;
+use core::ops::Range;
+use wish::Wish;
 
-/// Candidates for a group's scale, in each direction.
-const GROUP_CANDIDATES: usize = 32;
 /// Candidates for a float.
 const FLOAT_CANDIDATES: usize = 16;
-/// Shrinkings of a range from either end.
-const RANGE_CANDIDATES: usize = 5;
+/// How far from the nearest ones groups look for whole numbers in the end; while candidates are tried, not at all.
+const FAR: usize = 2;
 /// Rounds of least squares.
-const ROUNDS: usize = 4;
+const ROUNDS: usize = 8;
+
+/// The largest weight that is told from larger ones.
+const LARGEST: f32 = f32::MAX / 4.0;
 
 /// A whole number that a group can have, times the constant, and the bits that make it.
 type Whole = (f32, usize);
@@ -36,7 +40,7 @@ pub(super) struct Problem {
     set: Set,
     elements: usize,
     /// Weights of a group.
-    pub(super) group: usize,
+    group: usize,
     /// Groups that share their floats.
     span: usize,
     steps: Steps,
@@ -47,15 +51,6 @@ pub(super) struct Problem {
     scales: Vec<Whole>,
     offsets: Vec<Whole>,
     entries: Option<Entries>,
-}
-
-/// What would be best for a group alone.
-#[derive(Clone, Copy, Debug, Default)]
-struct Wish {
-    scale: f32,
-    offset: f32,
-    /// The mean code.
-    mean: f32,
 }
 
 /// A group's part of a solution.
@@ -88,6 +83,7 @@ pub(super) struct Work {
     rows: Option<Rows>,
 }
 
+/// The different whole numbers of a part, in order.
 fn wholes(part: &Part) -> Vec<Whole> {
     let mut all: Vec<Whole> =
         part.values.iter().enumerate().map(|(bits, v)| (f32::from(*v) * part.factor, bits)).collect();
@@ -96,14 +92,15 @@ fn wholes(part: &Part) -> Vec<Whole> {
     all
 }
 
-fn levels(levels: Levels) -> Option<(Steps, Vec<u8>, Vec<i32>)> {
+/// The levels of a code in order, the stored code of each, and its value.
+fn levels(levels: Levels) -> (Steps, Vec<u8>, Vec<i32>) {
     let mut all: Vec<(i32, u8)> = match levels {
         Levels::Range(low, high) => (low..=high).enumerate().map(|(n, v)| (v, n as u8)).collect(),
         Levels::List(list) => list.iter().enumerate().map(|(n, v)| (i32::from(*v), n as u8)).collect(),
     };
     all.sort_unstable();
     all.dedup_by_key(|(v, _)| *v);
-    let (low, high) = (all.first()?.0 as f32, all.last()?.0 as f32);
+    let (low, high) = (all.first().map_or(0.0, |l| l.0 as f32), all.last().map_or(0.0, |l| l.0 as f32));
     let mut steps = Steps { low, high, count: 0, halfway: [0.0; MAX_LEVELS], jump: [0.0; MAX_LEVELS] };
     if let Levels::List(_) = levels {
         steps.count = all.len();
@@ -113,28 +110,19 @@ fn levels(levels: Levels) -> Option<(Steps, Vec<u8>, Vec<i32>)> {
         }
     }
     let (values, order) = all.into_iter().unzip();
-    Some((steps, order, values))
+    (steps, order, values)
 }
 
 impl Problem {
     pub(super) fn new(inverse: &'static Inverse, set: Set, elements: usize, group: usize) -> Self {
-        let ranges = match &inverse.codes {
-            Codes::Each { levels: all, .. } | Codes::Joint { levels: all, .. } => levels(*all),
-            Codes::Grid(_) => None,
-        };
+        let (steps, order, values) = levels(match &inverse.codes {
+            Codes::Each { levels, .. } | Codes::Joint { levels, .. } => *levels,
+            Codes::Grid(_) => Levels::List(&[]),
+        });
         let entries = match &inverse.codes {
             Codes::Grid(grid) => Some(Entries::new(grid)),
             _ => None,
         };
-        let (steps, order, values) = ranges.unwrap_or_else(|| {
-            let magnitude = entries.as_ref().map_or(0.0, |e| e.largest);
-            let nothing = [0.0; MAX_LEVELS];
-            (
-                Steps { low: 0.0, high: magnitude, count: 0, halfway: nothing, jump: nothing },
-                Vec::new(),
-                Vec::new(),
-            )
-        });
         let scales = wholes(&inverse.scale);
         let offsets = inverse.offset.as_ref().map_or(Vec::new(), wholes);
         let single = inverse.scale.floats.len() == 1;
@@ -157,16 +145,7 @@ impl Problem {
             chosen: vec![Chosen::default(); groups],
             trial: vec![Chosen::default(); groups],
             numbers: vec![0; self.elements],
-            rows: self.entries.as_ref().map(|entries| Rows::new(entries, self.elements)),
-        }
-    }
-
-    /// Half the number of levels: how fine codes are.
-    fn fineness(&self) -> f32 {
-        match (&self.entries, self.steps.count) {
-            (Some(entries), _) => entries.magnitudes,
-            (None, 0) => 0.5 * (self.steps.high - self.steps.low),
-            (None, count) => 0.5 * count as f32,
+            rows: self.entries.as_ref().map(|entries| Rows::new(entries, self.elements, self.group)),
         }
     }
 
@@ -195,9 +174,7 @@ impl Problem {
 
     fn error(&self, work: &Work, g: usize, scale: f32, offset: f32) -> f32 {
         match (&self.entries, &work.rows) {
-            (Some(entries), Some(rows)) => {
-                work.fixed[g].xx + rows.best(entries, self.rows_of(entries, work, g), scale).error(scale)
-            }
+            (Some(entries), Some(rows)) => work.fixed[g].xx + rows.best(entries, g, scale).error(scale),
             _ => self.set.error(work.xs(g, self.group), work.ws(g, self.group), &self.steps, scale, offset),
         }
     }
@@ -205,23 +182,17 @@ impl Problem {
     fn sums(&self, work: &Work, g: usize, scale: f32, offset: f32) -> Sums {
         match (&self.entries, &work.rows) {
             (Some(entries), Some(rows)) => {
-                let best = rows.best(entries, self.rows_of(entries, work, g), scale);
+                let best = rows.best(entries, g, scale);
                 Sums { c: 0.0, cc: best.b, xc: best.a }
             }
             _ => self.set.sums(work.xs(g, self.group), work.ws(g, self.group), &self.steps, scale, offset),
         }
     }
 
-    fn rows_of(&self, _entries: &Entries, work: &Work, g: usize) -> std::ops::Range<usize> {
-        let Codes::Grid(grid) = &self.inverse.codes else { return 0..0 };
-        let cells = self.group / grid.width;
-        debug_assert!((g + 1) * self.group <= work.x.len(), "a group of the block");
-        g * cells..(g + 1) * cells
-    }
-
     /// Scale, offset and codes of groups that share their floats.
-    fn span(&self, groups: std::ops::Range<usize>, work: &mut Work, block: &mut [u8]) {
-        let turned = groups.len() == 1 || self.scales[0].0 < 0.0;
+    fn span(&self, groups: Range<usize>, work: &mut Work, block: &mut [u8]) {
+        let (ty, offset_ty) = (self.inverse.scale.ty, self.inverse.offset.as_ref().map(|o| o.ty));
+        let turned = (groups.len() == 1 && is_signed(ty)) || self.scales[0].0 < 0.0;
         for g in groups.clone() {
             work.wishes[g] = if self.offsets.is_empty() {
                 self.wish_scaled(work, g, turned)
@@ -229,9 +200,11 @@ impl Problem {
                 self.wish_offset(work, g)
             };
         }
-        let offset_ty = self.inverse.offset.as_ref().map(|o| o.ty);
         // The offsets' sign is that of most, where their whole numbers have no sign.
-        let one_sided = !self.offsets.is_empty() && self.offsets.len() > 1;
+        let one_sided = match &self.offsets[..] {
+            [first, .., last] => first.0 * last.0 >= 0.0,
+            _ => false,
+        };
         let side = groups.clone().map(|g| work.wishes[g].offset).sum::<f32>();
         if one_sided {
             for g in groups.clone() {
@@ -240,52 +213,48 @@ impl Problem {
                 }
             }
         }
-        let ty = self.inverse.scale.ty;
         let anchors = Anchors::new(&self.scales, groups.clone().map(|g| work.wishes[g].scale));
         let offset_anchors = Anchors::new(&self.offsets, groups.clone().map(|g| work.wishes[g].offset));
-        let mut best = Solution::worst();
-        let first_offset = offset_ty.map(|ty| work.nearest(ty, offset_anchors.largest()));
+        let mut best = Solution { floats: [None; 2], error: f64::INFINITY };
+        work.chosen[groups.clone()].fill(Chosen::default());
+        let first_offset = offset_ty.map(|ty| work.nearest(ty, offset_anchors.values[0]));
         for candidate in anchors.candidates() {
             let near = around(ty, f64::from(candidate) * work.unit);
             let near = if self.scales.len() == 1 { &near[..] } else { &near[..1] };
             for number in near {
-                self.attempt(groups.clone(), [Some(*number), first_offset], work, &mut best);
+                self.attempt(groups.clone(), [Some(*number), first_offset], 0, work, &mut best);
             }
         }
         if let Some(offset_ty) = offset_ty {
             for candidate in offset_anchors.candidates() {
                 let number = work.nearest(offset_ty, candidate);
-                self.attempt(groups.clone(), [best.floats[0], Some(number)], work, &mut best);
+                self.attempt(groups.clone(), [best.floats[0], Some(number)], 0, work, &mut best);
             }
         }
         for _ in 0..ROUNDS {
             let before = best.error;
             let [scale, offset] = self.least_squares(groups.clone(), work, &best);
             let floats = [Some(nearest(ty, scale)), offset_ty.map(|ty| nearest(ty, offset))];
-            self.attempt(groups.clone(), floats, work, &mut best);
+            self.attempt(groups.clone(), floats, FAR, work, &mut best);
             if best.error >= before {
                 break;
             }
         }
-        for g in groups.clone() {
-            let own = work.chosen[g];
-            self.inverse.scale.put_code(block, g, own.whole[0].1);
-            if let Some(offset) = &self.inverse.offset {
-                offset.put_code(block, g, own.whole[1].1);
+        let parts = [Some(&self.inverse.scale), self.inverse.offset.as_ref()];
+        for (n, part) in parts.into_iter().flatten().enumerate() {
+            part.put_float(block, groups.start, best.floats[n].map_or(0, |f| f.bits));
+            for g in groups.clone() {
+                part.put_code(block, g, work.chosen[g].whole[n].1);
             }
-        }
-        let bits = |n: usize| best.floats[n].map_or(0, |f| f.bits);
-        self.inverse.scale.put_float(block, groups.start, bits(0));
-        if let Some(offset) = &self.inverse.offset {
-            offset.put_float(block, groups.start, bits(1));
         }
     }
 
     /// Lets every group choose with these floats, and keeps the result if it is better.
     fn attempt(
         &self,
-        groups: std::ops::Range<usize>,
+        groups: Range<usize>,
         floats: [Option<Number>; 2],
+        reach: usize,
         work: &mut Work,
         best: &mut Solution,
     ) {
@@ -293,7 +262,7 @@ impl Problem {
         let (scale, offset) = (value(0), value(1));
         let mut error = 0.0f64;
         for g in groups.clone() {
-            let (own, chosen) = self.choose(work, g, scale, offset);
+            let (own, chosen) = self.choose(work, g, [scale, offset], reach);
             work.trial[g] = chosen;
             error += f64::from(own);
             if error >= best.error {
@@ -305,11 +274,10 @@ impl Problem {
     }
 
     /// The whole numbers of a group that give the least error with these floats.
-    fn choose(&self, work: &Work, g: usize, scale: f32, offset: f32) -> (f32, Chosen) {
+    fn choose(&self, work: &Work, g: usize, [scale, offset]: [f32; 2], reach: usize) -> (f32, Chosen) {
         let (wish, fixed) = (work.wishes[g], work.fixed[g]);
         let mut best = (f32::INFINITY, Chosen::default());
-        let center = place(&self.scales, wish.scale / scale);
-        for whole in &self.scales[center.saturating_sub(1)..(center + 2).min(self.scales.len())] {
+        for whole in near(&self.scales, wish.scale / scale, reach) {
             let s = scale * whole.0;
             if self.offsets.is_empty() {
                 let error = self.error(work, g, s, 0.0);
@@ -319,8 +287,7 @@ impl Problem {
                 continue;
             }
             let wanted = fixed.x / fixed.w - s * wish.mean;
-            let near = place(&self.offsets, wanted / offset);
-            for other in &self.offsets[near.saturating_sub(1)..(near + 2).min(self.offsets.len())] {
+            for other in near(&self.offsets, wanted / offset, reach.min(1)) {
                 let o = offset * other.0;
                 let error = self.error(work, g, s, o);
                 if error < best.0 {
@@ -332,7 +299,7 @@ impl Problem {
     }
 
     /// The floats that would be best with all whole numbers and codes kept.
-    fn least_squares(&self, groups: std::ops::Range<usize>, work: &Work, best: &Solution) -> [f64; 2] {
+    fn least_squares(&self, groups: Range<usize>, work: &Work, best: &Solution) -> [f64; 2] {
         let (mut cc, mut co, mut oo, mut xc, mut xo) = (0.0, 0.0, 0.0, 0.0, 0.0);
         for g in groups {
             let own = &work.chosen[g];
@@ -355,97 +322,12 @@ impl Problem {
         [(xc * oo - xo * co) / determinant * work.unit, (xo * cc - xc * co) / determinant * work.unit]
     }
 
-    /// The best scale for a group alone; `turned` where it may be negative.
-    fn wish_scaled(&self, work: &Work, g: usize, turned: bool) -> Wish {
-        let (low, high) = match &self.entries {
-            Some(entries) => (-entries.largest, entries.largest),
-            None => (self.steps.low, self.steps.high),
-        };
-        let (least, most) = extent(work.xs(g, self.group));
-        let cover = |most: f32, least: f32| {
-            let up = if high > 0.0 { most.max(0.0) / high } else { 0.0 };
-            let down = if low < 0.0 { least.min(0.0) / low } else { 0.0 };
-            up.max(down)
-        };
-        let fineness = self.fineness();
-        let (from, to) = (fineness / (fineness + 6.0), 1.0 + 1.0 / fineness);
-        let mut best = (f32::INFINITY, Wish::default());
-        self.improve(work, g, 0.0, 0.0, &mut best);
-        let symmetric = low == -high;
-        let directions = [cover(most, least), -cover(-least, -most)];
-        for largest in &directions[..if turned && !symmetric { 2 } else { 1 }] {
-            for n in 0..GROUP_CANDIDATES {
-                let t = from + (to - from) * n as f32 / (GROUP_CANDIDATES - 1) as f32;
-                self.improve(work, g, largest * t, 0.0, &mut best);
-            }
-        }
-        for _ in 0..ROUNDS {
-            let sums = self.sums(work, g, best.1.scale, 0.0);
-            if !self.improve(work, g, sums.xc / sums.cc, 0.0, &mut best) {
-                break;
-            }
-        }
-        Wish { mean: self.mean(work, g, best.1.scale, 0.0), ..best.1 }
-    }
-
-    /// Keeps a scale and an offset if they are better.
-    fn improve(&self, work: &Work, g: usize, scale: f32, offset: f32, best: &mut (f32, Wish)) -> bool {
-        let error = self.error(work, g, scale, offset);
-        let better = error < best.0;
-        if better {
-            *best = (error, Wish { scale, offset, mean: 0.0 });
-        }
-        better
-    }
-
-    fn mean(&self, work: &Work, g: usize, scale: f32, offset: f32) -> f32 {
-        if self.offsets.is_empty() { 0.0 } else { self.sums(work, g, scale, offset).c / work.fixed[g].w }
-    }
-
-    /// The best scale and offset for a group alone.
-    fn wish_offset(&self, work: &Work, g: usize) -> Wish {
-        let (least, most) = extent(work.xs(g, self.group));
-        let (low, high) = (self.steps.low, self.steps.high);
-        let range = most - least;
-        let fixed = work.fixed[g];
-        let mut best = (f32::INFINITY, Wish::default());
-        let refined = |scale: f32, offset: f32| {
-            let sums = self.sums(work, g, scale, offset);
-            let [cc, c, xc] = [sums.cc, sums.c, sums.xc].map(f64::from);
-            let [w, x] = [fixed.w, fixed.x].map(f64::from);
-            let determinant = cc * w - c * c;
-            if determinant <= 1e-9 * cc * w {
-                return (0.0, (x / w) as f32);
-            }
-            (((xc * w - x * c) / determinant) as f32, ((x * cc - xc * c) / determinant) as f32)
-        };
-        let most_shrunk = 1.2 / (high - low + 2.0);
-        for n in 0..RANGE_CANDIDATES * RANGE_CANDIDATES {
-            let part = |n: usize| most_shrunk * n as f32 / (RANGE_CANDIDATES - 1) as f32;
-            let bottom = least + range * part(n % RANGE_CANDIDATES);
-            let top = most - range * part(n / RANGE_CANDIDATES);
-            let scale = (top - bottom) / (high - low);
-            let offset = bottom - scale * low;
-            self.improve(work, g, scale, offset, &mut best);
-            let (scale, offset) = refined(scale, offset);
-            self.improve(work, g, scale, offset, &mut best);
-        }
-        for _ in 0..ROUNDS {
-            let (scale, offset) = refined(best.1.scale, best.1.offset);
-            if !self.improve(work, g, scale, offset, &mut best) {
-                break;
-            }
-        }
-        Wish { mean: self.mean(work, g, best.1.scale, best.1.offset), ..best.1 }
-    }
-
     /// Writes the codes that the chosen scales and offsets give.
     fn write_codes(&self, work: &mut Work, block: &mut [u8]) {
-        let groups = work.chosen.len();
-        for g in 0..groups {
+        for g in 0..work.chosen.len() {
             let own = work.chosen[g];
             if let (Some(entries), Some(rows)) = (&self.entries, &work.rows) {
-                rows.write(entries, (&work.x, &work.w), g, groups, own.scale, block);
+                rows.write(entries, (&work.x, &work.w), g, own.scale, block);
                 continue;
             }
             let range = g * self.group..(g + 1) * self.group;
@@ -476,19 +358,35 @@ impl Problem {
         }
     }
 
-    /// The codes of the block that was solved last.
-    pub(super) fn codes<'a>(&'a self, work: &'a Work) -> impl Iterator<Item = i32> + 'a {
-        work.numbers.iter().map(|n| self.values[usize::from(*n)])
+    /// The sum of some codes of the block that was solved last.
+    pub(super) fn sum(&self, work: &Work, elements: Range<usize>) -> i32 {
+        work.numbers[elements].iter().map(|n| self.values[usize::from(*n)]).sum()
     }
 
-    /// The scale of the first group of the block that was solved last.
-    pub(super) fn scale_of(&self, work: &Work) -> f64 {
+    /// The scale of the block that was solved last, where it has one.
+    pub(super) fn scale(&self, work: &Work) -> f64 {
         f64::from(work.chosen[0].scale) * work.unit
     }
 
+    /// The value of each level.
     #[cfg(test)]
     pub(super) fn values(&self) -> &[i32] {
         &self.values
+    }
+
+    /// A block with the best rows of a grid for given scales, which it has already.
+    #[cfg(test)]
+    pub(super) fn rows_at(&self, x: &[f32], scales: &[f32], block: &[u8]) -> Vec<u8> {
+        let (mut work, mut block) = (self.work(), block.to_vec());
+        work.take(x, None);
+        if let (Some(entries), Some(rows)) = (&self.entries, &mut work.rows) {
+            rows.fill(entries, self.set, &work.x, &work.w, self.group);
+        }
+        for (chosen, scale) in work.chosen.iter_mut().zip(scales) {
+            chosen.scale = (f64::from(*scale) / work.unit) as f32;
+        }
+        self.write_codes(&mut work, &mut block);
+        block
     }
 }
 
@@ -498,73 +396,59 @@ struct Solution {
     error: f64,
 }
 
-impl Solution {
-    fn worst() -> Self {
-        Solution { floats: [None; 2], error: f64::INFINITY }
-    }
-}
-
-/// What a float may be so that the largest wish can be met.
+/// What a float may be so that the largest wish can be met: by the largest whole number, or by the smallest.
+#[derive(Clone, Copy)]
 struct Anchors {
-    values: Vec<f32>,
+    values: [f32; 2],
+    /// How many of the two there are.
+    len: usize,
     /// Different whole numbers.
     count: usize,
 }
 
 impl Anchors {
     fn new(wholes: &[Whole], wishes: impl Iterator<Item = f32>) -> Self {
-        let largest = wishes.fold(0.0f32, |a, b| if b.abs() > a.abs() { b } else { a });
-        let ends = [wholes.last(), wholes.first()];
-        let mut ends: Vec<f32> = ends.into_iter().flatten().map(|w| w.0).filter(|w| *w != 0.0).collect();
-        ends.dedup();
-        if let [a, b] = ends[..]
-            && a * b > 0.0
-        {
-            // All of one sign: only the largest can meet the largest wish.
-            ends = vec![if a.abs() > b.abs() { a } else { b }];
-        }
-        Anchors { values: ends.iter().map(|end| largest / end).collect(), count: wholes.len() }
+        let wish = wishes.fold(0.0f32, |a, b| if b.abs() > a.abs() { b } else { a });
+        let (Some(first), Some(last)) = (wholes.first(), wholes.last()) else {
+            return Anchors { values: [0.0; 2], len: 0, count: 0 };
+        };
+        // Of numbers of one sign only the one of the largest magnitude will do.
+        let (far, other) = if first.0.abs() > last.0.abs() { (first, last) } else { (last, first) };
+        let len = if far.0 * other.0 < 0.0 { 2 } else { 1 };
+        Anchors { values: [wish / far.0, wish / other.0], len, count: wholes.len() }
     }
 
-    fn largest(&self) -> f32 {
-        self.values.first().copied().unwrap_or(0.0)
-    }
-
-    fn candidates(&self) -> Vec<f32> {
-        if self.count <= 1 {
-            return self.values.clone();
-        }
-        let n = self.count as f32;
-        let (from, to) = (n / (n + 8.0), 1.0 + 2.0 / n);
-        let step = (to - from) / (FLOAT_CANDIDATES - 1) as f32;
-        let all =
-            self.values.iter().flat_map(|v| (0..FLOAT_CANDIDATES).map(move |k| v * (from + step * k as f32)));
-        all.collect()
+    fn candidates(self) -> impl Iterator<Item = f32> {
+        let (from, to, steps) = match self.count {
+            0 | 1 => (1.0, 1.0, 1),
+            n => (n as f32 / (n as f32 + 8.0), 1.0 + 2.0 / n as f32, FLOAT_CANDIDATES),
+        };
+        let part = move |k: usize| from + (to - from) / steps.saturating_sub(1).max(1) as f32 * k as f32;
+        self.values.into_iter().take(self.len).flat_map(move |v| (0..steps).map(move |k| v * part(k)))
     }
 }
 
-/// The place of the number nearest to a value.
-fn place(wholes: &[Whole], value: f32) -> usize {
-    if wholes.len() <= 1 || value.is_nan() {
-        return 0;
-    }
-    let above = wholes.partition_point(|w| w.0 < value).clamp(1, wholes.len() - 1);
-    if value - wholes[above - 1].0 < wholes[above].0 - value { above - 1 } else { above }
-}
-
-fn extent(x: &[f32]) -> (f32, f32) {
-    x.iter().fold((f32::INFINITY, f32::NEG_INFINITY), |(a, b), x| (a.min(*x), b.max(*x)))
+/// The numbers nearest to a value, and up to `reach` more on either side.
+fn near(wholes: &[Whole], value: f32, reach: usize) -> &[Whole] {
+    let above = wholes.partition_point(|w| w.0 < value);
+    let nearest = match (above.checked_sub(1), wholes.get(above)) {
+        (Some(below), Some(next)) if value - wholes[below].0 < next.0 - value => below,
+        (Some(below), None) => below,
+        _ => above,
+    };
+    &wholes[nearest.saturating_sub(reach)..(nearest + reach + 1).min(wholes.len())]
 }
 
 impl Work {
-    /// Takes a block's weights, scaled by a power of two.
+    /// Takes a block's weights, scaled by a power of two. Weights near the end of the range of f32 are made smaller, so
+    /// that no code times its scale can pass it.
     fn take(&mut self, x: &[f32], w: Option<&[f32]>) {
-        let largest = x.iter().fold(0.0f32, |m, x| m.max(x.abs()));
+        let largest = x.iter().fold(0.0f32, |m, x| m.max(x.abs())).min(LARGEST);
         // The power of two above it: an f32 is a normal f64, whose upper bits are sign and exponent.
         let power = f64::from_bits(f64::from(largest).to_bits() >> 52 << 52);
         self.unit = if largest > 0.0 { 2.0 * power } else { 1.0 };
         for (to, from) in self.x.iter_mut().zip(x) {
-            *to = (f64::from(*from) / self.unit) as f32;
+            *to = (f64::from(from.clamp(-LARGEST, LARGEST)) / self.unit) as f32;
         }
         match w {
             Some(w) => self.w.copy_from_slice(w),

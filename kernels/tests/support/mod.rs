@@ -1,9 +1,13 @@
 //! Says which tiers a test ran: a tier that did not run is reported, never silently passed.
 
+#[allow(dead_code, reason = "only some tests quantise")]
+pub(crate) mod quantised;
+
 use quantsmith_kernels::{Tier, cpu};
 use std::fs::OpenOptions;
 use std::io::Write;
 
+#[allow(dead_code, reason = "not every test walks the tiers")]
 /// Appends a line for each tier of this architecture to the file that `QUANTSMITH_TIER_LOG` names, if it is set.
 pub(crate) fn log_tiers(test: &str) {
     let ran: Vec<_> = cpu::supported().into_iter().map(|tier| tier.tier()).collect();

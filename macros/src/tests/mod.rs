@@ -2,6 +2,7 @@
 
 mod accept;
 mod golden;
+mod inverse;
 mod reject;
 
 use crate::expand_format;
