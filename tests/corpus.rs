@@ -5,9 +5,11 @@
 #[path = "../fuzz/src/readers.rs"]
 mod readers;
 
+use std::collections::HashSet;
 use std::fmt::Arguments;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use quantsmith::files::inspect::trace;
 use quantsmith::files::{OpenOptions, Trace};
@@ -55,7 +57,7 @@ fn every_file_of_the_corpus_is_taken() {
         assert!(!files.is_empty(), "{kind}");
         for (path, bytes) in files {
             assert!(bytes.starts_with(magic), "{}", path.display());
-            assert!(read(kind, &bytes), "{}", path.display());
+            assert_eq!(read(kind, &bytes), Ok(()), "{}", path.display());
         }
     }
 }
@@ -64,7 +66,7 @@ fn every_file_of_the_corpus_is_taken() {
 fn every_cut_and_every_extreme_is_taken_or_refused() {
     for (kind, _) in READERS {
         for (path, bytes) in corpus(kind) {
-            let cuts = (0..bytes.len().min(HEADER)).filter(|&cut| read(kind, &bytes[..cut])).count();
+            let cuts = (0..bytes.len().min(HEADER)).filter(|&cut| read(kind, &bytes[..cut]).is_ok()).count();
             // An old file cut between two tensors is still a file, and so is importance without the name of its text;
             // what pads the last tensor may be missing.
             assert!(cuts < 64, "{}: {cuts} cuts are taken", path.display());
@@ -79,7 +81,7 @@ fn every_cut_and_every_extreme_is_taken_or_refused() {
                         }
                         let mut changed = bytes.clone();
                         changed[field.clone()].copy_from_slice(&number);
-                        refused += usize::from(!read(kind, &changed));
+                        refused += usize::from(read(kind, &changed).is_err());
                     }
                 }
             }
@@ -100,6 +102,36 @@ impl Noise {
     }
 }
 
+impl Noise {
+    /// Changes bytes, takes some out, doubles some or moves them: a few times over.
+    fn change(&mut self, bytes: &mut Vec<u8>) {
+        for _ in 0..=self.below(4) {
+            let at = self.below(bytes.len().min(HEADER));
+            let end = at + self.below((bytes.len() - at).min(64));
+            match self.below(5) {
+                0 => bytes[at..end].iter_mut().for_each(|b| *b = self.below(256) as u8),
+                1 => drop(bytes.drain(at..end)),
+                2 => {
+                    let piece = bytes[at..end].to_vec();
+                    let to = self.below(bytes.len().min(HEADER));
+                    bytes.splice(to..to, piece);
+                }
+                3 => {
+                    let extreme =
+                        [0, 1, u64::MAX, u64::MAX - 1, 1 << 31, 1 << 63][self.below(6)].to_le_bytes();
+                    let width = [1, 4, 8][self.below(3)].min(bytes.len() - at);
+                    bytes[at..at + width].copy_from_slice(&extreme[..width]);
+                }
+                _ => {
+                    if let Some(byte) = bytes.get_mut(at) {
+                        *byte ^= 1 << self.below(8);
+                    }
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn what_is_changed_at_random_is_taken_or_refused() {
     for (kind, _) in READERS {
@@ -107,26 +139,46 @@ fn what_is_changed_at_random_is_taken_or_refused() {
             let mut noise = Noise(seed as u64 * 2 + 0x9e37_79b9_7f4a_7c15);
             for _ in 0..1500 {
                 let mut changed = bytes.clone();
-                for _ in 0..=noise.below(4) {
-                    let at = noise.below(changed.len().min(HEADER));
-                    let end = at + noise.below((changed.len() - at).min(64));
-                    match noise.below(4) {
-                        0 => changed[at..end].iter_mut().for_each(|b| *b = noise.below(256) as u8),
-                        1 => drop(changed.drain(at..end)),
-                        2 => {
-                            let piece = changed[at..end].to_vec();
-                            let to = noise.below(changed.len().min(HEADER));
-                            changed.splice(to..to, piece);
-                        }
-                        _ => {
-                            if let Some(byte) = changed.get_mut(at) {
-                                *byte ^= 1 << noise.below(8);
-                            }
-                        }
-                    }
-                }
-                read(kind, &changed);
+                noise.change(&mut changed);
+                let _ = read(kind, &changed);
             }
         }
+    }
+}
+
+/// Fuzzing for those who have no fuzzer: `QUANTSMITH_FUZZ_SECONDS` for each reader, and what is refused in a new way, or
+/// taken after a change, is changed further.
+#[test]
+#[ignore = "takes as long as it is asked to"]
+fn every_reader_is_fuzzed_for_a_while() {
+    let seconds = std::env::var("QUANTSMITH_FUZZ_SECONDS").ok().and_then(|s| s.parse().ok()).unwrap_or(10);
+    for (kind, _) in READERS {
+        let mut pool: Vec<Vec<u8>> = corpus(kind).into_iter().map(|(_, bytes)| bytes).collect();
+        let largest = pool.iter().map(Vec::len).max().unwrap_or(0);
+        let (start, mut noise) = (Instant::now(), Noise(0x5eed));
+        let (mut ways, mut count, mut slowest) = (HashSet::new(), 0u64, Duration::ZERO);
+        while start.elapsed().as_secs() < seconds {
+            let mut bytes = pool[noise.below(pool.len())].clone();
+            noise.change(&mut bytes);
+            bytes.truncate(2 * largest);
+            let now = Instant::now();
+            let way = match read(kind, &bytes) {
+                Ok(()) => format!("taken {}", noise.below(50)),
+                Err(message) => message.chars().filter(|c| !c.is_ascii_digit()).take(60).collect(),
+            };
+            slowest = slowest.max(now.elapsed());
+            if ways.insert(way) && pool.len() < 4096 {
+                pool.push(bytes);
+            }
+            count += 1;
+        }
+        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+        let peak = status
+            .lines()
+            .find(|l| l.starts_with("VmHWM"))
+            .unwrap_or("VmHWM: unknown")
+            .replace(char::is_whitespace, "");
+        eprintln!("{kind}: {count} files, {} ways, slowest {slowest:?}, {peak}", ways.len());
+        assert!(slowest < Duration::from_secs(2), "{kind}: {slowest:?}");
     }
 }

@@ -46,7 +46,7 @@ static ALLOCATOR: Counting = Counting;
 pub fn run(kind: &str, data: &[u8]) {
     let before = USED.load(Ordering::Relaxed);
     MOST.store(before, Ordering::Relaxed);
-    readers::read(kind, data);
+    let _ = readers::read(kind, data);
     let most = MOST.load(Ordering::Relaxed) - before;
     // Twice the file is held by this harness.
     assert!(most <= 2 * data.len() + ALLOWANCE, "{most} bytes for a file of {}", data.len());

@@ -14,22 +14,25 @@ use quantsmith::quantise::{Importance, QuantiseOptions, Target, plan};
 pub const READERS: &[(&str, &[u8])] =
     &[("gguf", b"GGUF"), ("ggml", b"lmgg"), ("ggmf", b"fmgg"), ("ggjt", b"tjgg"), ("importance", b"")];
 
-/// Reads bytes as a file of a kind. Returns whether they were taken.
+/// Reads bytes as a file of a kind.
+///
+/// # Errors
+/// The message with which they were refused.
 ///
 /// # Panics
 /// When the reader is at fault.
-pub fn read(kind: &str, data: &[u8]) -> bool {
+pub fn read(kind: &str, data: &[u8]) -> Result<(), String> {
     let (_, magic) = READERS.iter().find(|(name, _)| *name == kind).expect("a kind of file");
     let mut bytes = data.to_vec();
     if let Some(start) = bytes.get_mut(..magic.len()) {
         start.copy_from_slice(magic);
     }
     let (name, size, registry) = (Path::new("m"), bytes.len() as u64, Registry::builtin());
-    let refused = match kind {
+    let taken = match kind {
         "importance" => Importance::from_bytes(name, bytes, &registry).map(drop),
         _ => ModelFile::from_bytes(name, bytes, &registry).map(|model| use_all(&model, &registry)),
     };
-    refused.map_err(|error| check(&error, size)).is_ok()
+    taken.map_err(|error| check(&error, size))
 }
 
 fn use_all(model: &ModelFile, registry: &Registry) {
@@ -43,8 +46,9 @@ fn use_all(model: &ModelFile, registry: &Registry) {
     }
 }
 
-fn check(error: &FileError, size: u64) {
+fn check(error: &FileError, size: u64) -> String {
     let message = error.to_string();
     assert!(message.len() < 2000 && !message.contains('\n'), "{message}");
     assert!(error.offset().is_none_or(|at| at <= size), "{message}");
+    message
 }

@@ -233,14 +233,18 @@ impl Conversion<'_> {
         let shares = data.par_chunks(rows * row_in).zip(out.par_chunks_mut(rows * row_out)).enumerate();
         let sums: Vec<(f64, f64)> = shares
             .map_init(
-                || (Vec::new(), Vec::new()),
-                |(weights, back), (share, (data, out))| {
+                || (Vec::new(), Vec::new(), Vec::new()),
+                |(weights, back, worth), (share, (data, out))| {
                     weights.resize(data.len() / row_in * cols, 0.0);
                     back.resize(weights.len(), 0.0);
                     self.from.dequantise(data, weights);
                     let row = first_row + share * rows;
-                    let done = self.to.quantise(weights, cols, importance, out);
-                    done.map_err(|e| self.fault(row, e))?;
+                    let rows = weights.chunks(cols).zip(out.chunks_mut(row_out)).zip(row..);
+                    for ((weights, out), row) in rows {
+                        weigh(weights, importance, worth);
+                        let done = self.to.quantise(weights, cols, Some(worth), out);
+                        done.map_err(|e| self.fault(row, e))?;
+                    }
                     self.to.dequantise(out, back);
                     let changes = weights.iter().zip(back.iter()).map(|(a, b)| f64::from(a - b).powi(2));
                     let sums = (changes.sum(), weights.iter().map(|w| f64::from(*w).powi(2)).sum());
@@ -266,6 +270,20 @@ impl Conversion<'_> {
             expected: format!("what can be quantised to {}", self.to.format().name),
         }
     }
+}
+
+/// How much each weight of a row is worth when it is rounded: what is measured of its column, if anything is, and more
+/// for large weights, on which more depends. With the plain square error the low-bit mixes come out worse: against the F32
+/// model of SmolLM2-135M the mean KL divergence of Q2_K is 0.67 without and 0.48 with this.
+fn weigh(weights: &[f32], importance: Option<&[f32]>, worth: &mut Vec<f32>) {
+    let mean_square = weights.iter().map(|w| w * w).sum::<f32>() / weights.len() as f32;
+    worth.clear();
+    worth.extend(weights.iter().map(|w| (mean_square + w * w).sqrt()));
+    // Weights at the ends of the range of f32: all the same then.
+    if !mean_square.is_normal() {
+        worth.fill(1.0);
+    }
+    worth.iter_mut().zip(importance.unwrap_or_default()).for_each(|(worth, column)| *worth *= column);
 }
 
 /// Bytes of a row, which is known to be whole blocks.
