@@ -17,6 +17,8 @@ SHELL := bash
 BINARY   := target/release/quantsmith
 SMOLLM2  := models/SmolLM2-135M-Instruct.Q4_1.gguf
 PROMPT   := The capital of France is
+# More than sixteen tokens, which is when AMX uses tiles.
+LONG_PROMPT := The capital of France is Paris. The capital of Italy is Rome. The capital of Spain is Madrid. And of Germany,
 
 # The profile of the tests: optimised, and with overflow checks and assertions.
 PROFILE  ?= test
@@ -205,15 +207,22 @@ example: models build
 # Processors that neither this machine nor QEMU need have, where tests/setup-bochs.sh has made the emulator. It is slow: each
 # gets the tests of its own tier.
 .PHONY: test-bochs
-test-bochs:
+test-bochs: models build
 	@if ! [ -f "$(BOCHS)" ]; then echo 'no Bochs: avxvnni and amx are not run (tests/setup-bochs.sh)'; exit 0; fi
 	$(EMULATION)
 	tests=$$(kernel_tests --workspace | grep -E '/(golden|tiers)-')
+	model=$(CURDIR)/$(SMOLLM2)
+	answer() { "$$@" fingerprint -t 1 -m "$$model" -p "$(LONG_PROMPT)" | grep -oE '[0-9a-f]{64}'; }
+	here=$$(answer $(BINARY))
 	run_on() {
+	    local test there
 	    for test in $$tests; do
 	        (cd kernels && CARGO_MANIFEST_DIR=$$PWD BOCHS_FILES=$$PWD/tests/data BOCHS_RESULT=$$QUANTSMITH_TIER_LOG \
 	            QUANTSMITH_TIERS=$$1 ../tests/bochs-run.sh "$$1" "$$test" on_every_tier)
 	    done
+	    there=$$(BOCHS_FILES=$$model answer tests/bochs-run.sh "$$1" $(BINARY))
+	    echo "fingerprint: $$there $$1"
+	    [ "$$there" = "$$here" ] || { echo "differs from this CPU's: $$here" >&2; exit 1; }
 	}
 	jobs=()
 	for cpu in $(BOCHS_CPUS); do

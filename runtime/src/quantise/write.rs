@@ -45,7 +45,7 @@ pub(super) fn write(
         let metadata = if number == 0 { metadata.clone() } else { ops::later_metadata(model) };
         let metadata = numbered(metadata, number, &shards, plan.tensors.len());
         let new: Vec<NewTensor> =
-            shard.tensors.iter().map(|&at| new_tensor(model, &plan.tensors[at])).collect::<Result<_, _>>()?;
+            shard.tensors.iter().map(|&at| new_tensor(model, &plan.tensors[at])).collect();
         let mut writer = GgufWriter::create(&shard.path, &inputs, &metadata, &new, registry)?;
         let mut hash = Sha256::new();
         for &at in &shard.tensors {
@@ -155,25 +155,18 @@ fn numbered(mut metadata: Metadata, number: usize, shards: &[Shard], tensors: us
     metadata
 }
 
-/// How a tensor is described in the file.
-fn new_tensor(model: &ModelFile, planned: &PlannedTensor) -> Result<NewTensor, FileError> {
+/// How a tensor is described in the file. A private format has a number, too; the writer says which format it means.
+fn new_tensor(model: &ModelFile, planned: &PlannedTensor) -> NewTensor {
     let source = &model.tensors()[planned.source];
     if planned.from == planned.to {
-        return Ok(NewTensor { name: planned.name.clone(), ..NewTensor::from(source) });
+        return NewTensor { name: planned.name.clone(), ..NewTensor::from(source) };
     }
-    let type_id = planned.format.id.ok_or_else(|| FileError::Refused {
-        path: model.path().into(),
-        what: format!(
-            "format {} has no number in GGUF, so tensor '{}' cannot have it",
-            planned.to, planned.name
-        ),
-    })?;
-    Ok(NewTensor {
+    NewTensor {
         name: planned.name.clone(),
         dims: planned.dims.clone(),
-        type_id,
+        type_id: planned.format.number(),
         layout: Default::default(),
-    })
+    }
 }
 
 /// Takes bytes to write, and learns how many were read for them.
