@@ -11,7 +11,7 @@ use quantsmith::{LoadOptions, Model, Session, Want};
 use quantsmith_tests::RealModel;
 
 /// Turns between two comparisons, of a short test and of a long one.
-const COMPARED: [usize; 2] = [6, 10];
+const COMPARED: [usize; 2] = [6, 25];
 
 fn turns() -> usize {
     let text = std::env::var("QUANTSMITH_TURNS").unwrap_or_default();
@@ -36,7 +36,7 @@ fn best(logits: &[f32]) -> u32 {
 
 fn talk(real: RealModel) {
     let turns = turns();
-    let options = LoadOptions { context: Some(8192), ..LoadOptions::default() };
+    let options = LoadOptions { context: Some(12288), ..LoadOptions::default() };
     let model: Arc<Model> = Model::load(&real.path(), options).expect("the model loads");
     let tokenizer = model.tokenizer();
     let chatml = ChatTemplate::builtin("chatml", tokenizer).expect("a known format");

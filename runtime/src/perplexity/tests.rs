@@ -72,7 +72,8 @@ fn a_base_file_gives_back_the_probabilities() {
             let mut same = Divergence::default();
             same.push(&expected, &row, 3);
             let report = same.report().unwrap();
-            assert!(report.kld.value.abs() < 1e-5 && report.same_top.value == 1.0, "{report:?}");
+            // Half a step, of 65535 in 16.
+            assert!(report.kld.value.abs() < 1.3e-4 && report.same_top.value == 1.0, "{report:?}");
         }
         assert_eq!(reader.row().err().map(|e| e.kind()), Some(ErrorKind::UnexpectedEof));
     }
