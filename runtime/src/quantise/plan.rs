@@ -177,6 +177,10 @@ pub(super) fn plan(model: &ModelFile, options: &QuantiseOptions, registry: &Regi
             );
             return Err(FileError::Refused { path: model.path().into(), what }.into());
         }
+        if let (Err(why), true) = (format.can_quantise(), format.name != from.name) {
+            let what = format!("tensor {}: {why}", Quoted(tensor.name.as_bytes()));
+            return Err(FileError::Refused { path: model.path().into(), what }.into());
+        }
         let importance = options.importance.as_ref().and_then(|all| all.of(&tensor.name));
         let used = importance.is_some() && format.name != from.name && !format.is_float();
         if let (Some(values), true) = (importance, used) {
