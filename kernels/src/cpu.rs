@@ -206,6 +206,18 @@ mod host {
         }
     }
 
+    /// Whether this process may use tiles. The system is asked once.
+    fn tiles() -> bool {
+        use core::sync::atomic::{AtomicU8, Ordering};
+        const NOT_ASKED: u8 = 2;
+        static ANSWER: AtomicU8 = AtomicU8::new(NOT_ASKED);
+        if ANSWER.load(Ordering::Relaxed) == NOT_ASKED {
+            // Two threads that get here at once both ask, which does no harm.
+            ANSWER.store(u8::from(tiles_permitted()), Ordering::Relaxed);
+        }
+        ANSWER.load(Ordering::Relaxed) == 1
+    }
+
     /// Asks the system for the use of tiles, for this process and for good.
     #[cfg(target_os = "linux")]
     fn tiles_permitted() -> bool {
@@ -243,7 +255,7 @@ mod host {
 
     pub(super) fn features() -> Features {
         let mut features = Features::x86_64(&Host);
-        if features.has("amx-tile") && !tiles_permitted() {
+        if features.has("amx-tile") && !tiles() {
             features.0.retain(|name| !name.starts_with("amx"));
         }
         features.0.retain(|name| match *name {
