@@ -27,7 +27,7 @@ pub(crate) fn is_private(type_id: u32) -> bool {
 /// Why a private format of a file is not one of this program, or `None` if it is.
 pub(crate) fn refusal(type_id: u32, metadata: &Metadata, types: &dyn TypeTable) -> Option<String> {
     let Some((name, digest)) = named(type_id, metadata) else {
-        return Some(format!("{type_id:#x} (a private format that '{NAMES}' and '{DIGESTS}' do not name)"));
+        return Some(format!("{type_id} (no known type), nor a private format that '{NAMES}' names"));
     };
     let known = types.shape(type_id).filter(|shape| shape.name.eq_ignore_ascii_case(name));
     if known.is_some() && types.digest(type_id).is_some_and(|ours| ours.eq_ignore_ascii_case(digest)) {
