@@ -17,7 +17,7 @@ pub(crate) struct Plan {
     model: ModelArgs,
     /// Show the plan for a batch of prompt tokens, too
     #[arg(long)]
-    batch: bool,
+    prompt_batch: bool,
 }
 
 impl Plan {
@@ -26,7 +26,7 @@ impl Plan {
         app.global.verbose = 0;
         let model = app.load(&self.model)?;
         let plan = model.plan();
-        if app.global.json { app.out.json(&plan) } else { show(&plan, self.batch, &mut app.out) }
+        if app.global.json { app.out.json(&plan) } else { show(&plan, self.prompt_batch, &mut app.out) }
     }
 }
 
