@@ -4,7 +4,7 @@
 //! `QUANTSMITH_TURNS` sets the number of turns; 200 are the whole test, and fewer are usual, since the fresh
 //! evaluations take their time.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use quantsmith::text::{ChatTemplate, Message};
 use quantsmith::{LoadOptions, Model, Session, Want};
@@ -34,7 +34,11 @@ fn best(logits: &[f32]) -> u32 {
     ids.fold((0, f32::NEG_INFINITY), |best, (id, &x)| if x > best.1 { (id, x) } else { best }).0
 }
 
+/// The memory of the process is measured, so one conversation is held at a time.
+static ALONE: Mutex<()> = Mutex::new(());
+
 fn talk(real: RealModel) {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let turns = turns();
     let options = LoadOptions { context: Some(12288), ..LoadOptions::default() };
     let model: Arc<Model> = Model::load(&real.path(), options).expect("the model loads");
