@@ -25,7 +25,7 @@ const KEYS: [&str; 4] = [
     "quantsmith.packed.dims",
 ];
 /// What the bytes of a packed matrix are called.
-const SUFFIX: &str = ".packed";
+pub(crate) const SUFFIX: &str = ".packed";
 /// The type of a row of bytes, and the alignment that panels like.
 const I8: u32 = 24;
 const ALIGNMENT: u32 = 128;

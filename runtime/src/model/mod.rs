@@ -16,6 +16,7 @@ use crate::graph::op::{Graph, Value};
 use crate::graph::plan::{Plan, Sizes, Step, plan};
 use crate::graph::report::{self, PlanReport, TensorReport};
 use crate::kv::{Cache, CachePlan, CacheTypes};
+use crate::packed::SUFFIX;
 use crate::text::{ChatTemplate, Tokenizer};
 use crate::threads::Topology;
 use crate::weights::{Binder, Use, VectorId, Weight};
@@ -235,7 +236,7 @@ impl Model {
         let tensors = self.file().tensors().iter().enumerate();
         let elements = tensors.map(|(n, tensor)| match packed(n) {
             // An embedding table that is also multiplied lies in the file twice.
-            Some(_) if self.file().tensor(tensor.name.trim_end_matches(".packed")).is_some() => 0,
+            Some(_) if self.file().tensor(tensor.name.trim_end_matches(SUFFIX)).is_some() => 0,
             Some(weight) => (weight.rows * weight.cols) as u64,
             None => tensor.elements(),
         });
