@@ -39,9 +39,14 @@ struct Terminal {
 impl Terminal {
     fn open(tiny: &Tiny, flags: &str, variables: &[(&str, &str)]) -> Self {
         let program = program!().into_string().expect("the path is text");
-        let line = format!("'{program}' chat -m '{}' --temp 0 {flags}", tiny.path.display());
+        // Without `exec` some shells stay in between, and Ctrl-C ends them.
+        let line = format!("exec '{program}' chat -m '{}' --temp 0 {flags}", tiny.path.display());
         let mut command = Command::new("script");
-        command.args(["-qec", &line, "/dev/null"]).env("TERM", "xterm").env_remove("NO_COLOR");
+        command
+            .args(["-qec", &line, "/dev/null"])
+            .env("TERM", "xterm")
+            .env("SHELL", "/bin/sh")
+            .env_remove("NO_COLOR");
         command.envs(variables.iter().copied()).current_dir(tiny.folder.path());
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("script starts");
         let seen = Arc::new(Mutex::new(Vec::new()));
