@@ -331,11 +331,11 @@ impl KernelSet {
     /// The dot product of one row of the file's layout with one row of quantised activations.
     ///
     /// # Panics
-    /// * if the format is a float format, or the lengths do not match
+    /// * if the format is a float format, or the lengths do not match, or there are several rows of activations
     pub fn dot(&self, row: &[u8], x: Activations<'_>) -> f32 {
         let mut out = [0.0];
-        let one = Activations::new(x.row(0).0, x.row(0).1, x.cols(), 1);
-        self.matmul_rows(row, 1, one, 0..1, OutMut::new(&mut out, 1, 1));
+        assert!(x.tokens() == 1, "{} rows of activations instead of one", x.tokens());
+        self.matmul_rows(row, 1, x, 0..1, OutMut::new(&mut out, 1, 1));
         out[0]
     }
 

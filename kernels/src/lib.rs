@@ -33,7 +33,7 @@ mod plain;
 pub mod quantise;
 mod registry;
 
-pub use act::{ActGroup, Activations};
+pub use act::{ActGroup, Activations, ActivationsMut};
 pub use cpu::{Cpu, Supported};
 pub use format::{Derived, Field, FieldType, Format, KernelSet, PRIVATE, Product, TierKernels, Values};
 pub use out::OutMut;

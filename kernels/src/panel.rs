@@ -11,7 +11,7 @@
 //! groups in order along the row. A row is never split, so neither the width of a register, nor the number of tokens
 //! in a tile, nor the layout of the weights can change a bit.
 
-use crate::{ActGroup, Activations, OutMut};
+use crate::{Activations, OutMut};
 use core::ops::Range;
 use quantsmith_macros::tiered;
 
@@ -20,9 +20,6 @@ pub const PANEL: usize = 16;
 
 /// Columns of a unit: one group of activations.
 pub const UNIT_COLS: usize = 32;
-
-/// Tokens that a tier with tiles takes at once.
-pub const WIDE: usize = 16;
 
 /// How far ahead of one token's product the weights are asked for, in bytes.
 const AHEAD: usize = 8192;
@@ -146,25 +143,32 @@ pub type Parts<'a> = dyn Fn(&[u8], &mut [f32; MAX_GROUPS], &mut [f32; MAX_GROUPS
 /// Writes the scale parts of a block of one row into a record, for a lane.
 pub type Fill<'a> = dyn Fn(&[u8], usize, &mut [u8]) + 'a;
 
-/// One token's activations as the kernels read them.
-pub type Row<'a> = (&'a [[[i8; 4]; 8]], &'a [ActGroup]);
-
-/// One token's codes in quads, and its groups.
-#[inline]
-pub fn act_row<'a>(x: &Activations<'a>, token: usize, units: usize) -> Row<'a> {
-    let (codes, groups) = x.row(token);
-    let units_of = codes.as_chunks::<4>().0.as_chunks::<8>().0;
-    (&units_of[..units], &groups[..units])
+/// Says something for each of `$count` tokens (at most 16), a pair at a time where there are two: unrolled, so that what belongs to a
+/// token stays in registers, which the compiler does not do by itself.
+macro_rules! unrolled {
+    ($count:expr, $pair:ident => $two:block, $last:ident => $one:block) => {
+        unrolled!(@ $count, $pair, $two, 0 1 2 3 4 5 6 7);
+        if $count % 2 == 1 {
+            let $last = $count - 1;
+            $one
+        }
+    };
+    (@ $count:expr, $pair:ident, $two:block, $($n:literal)*) => {
+        $(if 2 * $n + 1 < $count {
+            let $pair = 2 * $n;
+            $two
+        })*
+    };
 }
 
 /// The kernels, once for each tier.
 #[tiered]
 pub mod kernel {
-    use crate::panel::{AHEAD, MAX_BLOCK, MAX_GROUPS, PANEL, UNIT_COLS, WIDE};
-    use crate::panel::{Decode, Fill, PackJob, PanelJob, Parts, Row, RowJob, Shape};
-    use crate::panel::{act_row, panel_bytes, planes};
+    use crate::act::{ActGroup, Quads, Tile, WIDE};
+    use crate::panel::{AHEAD, MAX_BLOCK, MAX_GROUPS, PANEL, UNIT_COLS};
+    use crate::panel::{Decode, Fill, PackJob, PanelJob, Parts, RowJob, Shape};
+    use crate::panel::{panel_bytes, planes};
     use crate::plain::fma;
-    use crate::{ActGroup, Activations};
 
     /// The words of line `line` of a unit that belong to the register `sub` of the panel's sixteen lanes.
     pub fn words(unit: &[u8], line: usize, sub: usize) -> isa::I {
@@ -231,56 +235,70 @@ pub mod kernel {
         let blocks = units / UNITS;
         let size = panel_bytes(UNIT, RECORD, UNITS, blocks);
         let tiles = if isa::TILES { Some(isa::Tiles::new()) } else { None };
-        for panel in job.panels.clone() {
+        let panels = job.panels.clone();
+        let panel = |panel: usize| {
             let bytes = &job.packed[panel * size..][..size];
             let (plane, rest) = bytes.split_at(units * UNIT);
-            let plane = &plane.as_chunks::<UNIT>().0[..units];
-            let records = &rest.as_chunks::<RECORD>().0[..blocks];
-            let first = panel * PANEL;
-            let rows = first..job.rows.min(first + PANEL);
-            let mut token = 0;
-            let mut write = |token: usize, acc: &[[isa::F; isa::SUBS]]| {
-                for (t, acc) in acc.iter().enumerate() {
-                    let mut lanes = [0.0f32; PANEL];
-                    for (lanes, acc) in lanes.as_chunks_mut().0.iter_mut().zip(acc) {
-                        isa::store(lanes, *acc);
+            (&plane.as_chunks::<UNIT>().0[..units], &rest.as_chunks::<RECORD>().0[..blocks])
+        };
+        let mut write = |panel: usize, token: usize, acc: &[[isa::F; isa::SUBS]]| {
+            let rows = panel * PANEL..job.rows.min(panel * PANEL + PANEL);
+            for (t, acc) in acc.iter().enumerate() {
+                let store = |to: &mut [f32; PANEL]| {
+                    for (to, acc) in to.as_chunks_mut().0.iter_mut().zip(acc) {
+                        isa::store(to, *acc);
                     }
-                    let out = job.out.rows(token + t, rows.clone());
-                    out.copy_from_slice(&lanes[..out.len()]);
-                }
-            };
-            if let Some(tiles) = &tiles {
-                while token + WIDE <= job.x.tokens() {
-                    let acc = wide::<UNIT, RECORD, UNITS, HALVES, BIAS, OFFSET>(
-                        tiles, plane, records, &job.x, token, codes, scale, offset,
-                    );
-                    write(token, &acc);
-                    token += WIDE;
+                };
+                let out = job.out.rows(token + t, rows.clone());
+                match out.first_chunk_mut() {
+                    Some(out) => store(out),
+                    None => {
+                        let mut lanes = [0.0; PANEL];
+                        store(&mut lanes);
+                        out.copy_from_slice(&lanes[..out.len()]);
+                    }
                 }
             }
+        };
+        // All panels for the same tokens, whose activations stay in the nearest cache.
+        for first in (0..job.x.tokens()).step_by(WIDE) {
+            let x = job.x.tile(first);
+            if let (Some(tiles), WIDE) = (&tiles, x.width) {
+                for at in panels.clone() {
+                    let (plane, records) = panel(at);
+                    let acc = wide::<UNIT, RECORD, UNITS, HALVES, BIAS, OFFSET>(
+                        tiles, plane, records, &x, codes, scale, offset,
+                    );
+                    write(at, first, &acc);
+                }
+                continue;
+            }
+            let mut token = 0;
             macro_rules! tiles {
                 ($width:expr) => {
-                    while token + $width <= job.x.tokens() {
-                        let x: [Row<'_>; $width] =
-                            core::array::from_fn(|t| act_row(&job.x, token + t, units));
-                        let acc = tile::<{ $width }, UNIT, RECORD, UNITS, HALVES, MAX, BIAS, OFFSET>(
-                            plane, records, &x, codes, scale, offset,
-                        );
-                        write(token, &acc);
+                    while token + $width <= x.width {
+                        for at in panels.clone() {
+                            let (plane, records) = panel(at);
+                            let acc = tile::<{ $width }, UNIT, RECORD, UNITS, HALVES, MAX, BIAS, OFFSET>(
+                                plane, records, &x, token, codes, scale, offset,
+                            );
+                            write(at, first + token, &acc);
+                        }
                         token += $width;
                     }
                 };
             }
             tiles!(isa::TILE);
             // Not twice the same code where a tile is no larger.
-            if isa::TILE > 2 {
+            if isa::TILE > 4 {
+                tiles!(4);
                 tiles!(2);
             }
             tiles!(1);
         }
     }
 
-    /// The product of one panel with a tile of tokens.
+    /// The product of one panel with some tokens of a tile, from `first` on.
     fn tile<
         const T: usize,
         const UNIT: usize,
@@ -293,7 +311,8 @@ pub mod kernel {
     >(
         units: &[[u8; UNIT]],
         records: &[[u8; RECORD]],
-        x: &[Row<'_>; T],
+        x: &Tile<'_>,
+        first: usize,
         codes: impl Fn(&[u8; UNIT], usize) -> [isa::I; 8] + Copy,
         scale: impl Fn(&[u8; RECORD], usize, usize) -> isa::F + Copy,
         offset: impl Fn(&[u8; RECORD], usize, usize) -> isa::F + Copy,
@@ -302,6 +321,8 @@ pub mod kernel {
         // One flat loop, so that the code of a unit exists once however many units a block has.
         for (at, unit) in units.iter().enumerate() {
             let (record, u) = (&records[at / UNITS], at % UNITS);
+            let y: &[Quads; T] = x.codes[at * x.width + first..].first_chunk().expect("so many tokens");
+            let x: &[ActGroup; T] = x.groups[at * x.width + first..].first_chunk().expect("so many tokens");
             if T == 1 {
                 // One token is bound by memory; several are not.
                 ahead(unit);
@@ -314,46 +335,38 @@ pub mod kernel {
                 if HALVES {
                     let [a0, a1, a2, a3, b0, b1, b2, b3] = code;
                     for (half, code) in [[a0, a1, a2, a3], [b0, b1, b2, b3]].iter().enumerate() {
-                        let which = [1 - half as i16, half as i16];
                         let s = scale(record, 2 * u + half, sub);
                         let m = if OFFSET { offset(record, 2 * u + half, sub) } else { s };
-                        for t in 0..T / 2 {
-                            let [a, b] = [&x[2 * t], &x[2 * t + 1]];
-                            let y = [a, b].map(|x| &x.0[at].as_chunks::<4>().0[half]);
-                            let sums = [a.1[at].sums, b.1[at].sums];
-                            let dots = isa::dot2::<4, MAX, BIAS>(code, y, sums, which);
-                            for (n, x) in [a, b].iter().enumerate() {
-                                let (scale, sum) = (x.1[at].scale, x.1[at].scaled_halves[half]);
-                                acc[2 * t + n][sub] =
-                                    add::<OFFSET>(acc[2 * t + n][sub], s, m, dots[n], scale, sum);
-                            }
-                        }
-                        if T % 2 == 1 {
-                            let (y, group) = (&x[T - 1].0[at].as_chunks::<4>().0[half], &x[T - 1].1[at]);
-                            let dot = isa::dot::<4, MAX, BIAS>(code, y, group.sums, which);
-                            let (scale, sum) = (group.scale, group.scaled_halves[half]);
-                            acc[T - 1][sub] = add::<OFFSET>(acc[T - 1][sub], s, m, dot, scale, sum);
-                        }
+                        let add = |acc: isa::F, dot: isa::I, x: &ActGroup| {
+                            add::<OFFSET>(acc, s, m, dot, x.scale, x.scaled_halves[half])
+                        };
+                        unrolled!(T, t => {
+                            let y = [&y[t], &y[t + 1]].map(|y| &y.as_chunks::<4>().0[half]);
+                            let minus = [x[t].minus_halves[half], x[t + 1].minus_halves[half]];
+                            let dots = isa::dot2::<4, MAX, BIAS>(code, y, minus);
+                            acc[t][sub] = add(acc[t][sub], dots[0], &x[t]);
+                            acc[t + 1][sub] = add(acc[t + 1][sub], dots[1], &x[t + 1]);
+                        }, t => {
+                            let y = &y[t].as_chunks::<4>().0[half];
+                            let dot = isa::dot::<4, MAX, BIAS>(code, y, x[t].minus_halves[half]);
+                            acc[t][sub] = add(acc[t][sub], dot, &x[t]);
+                        });
                     }
                 } else {
                     let s = scale(record, u, sub);
                     let m = if OFFSET { offset(record, u, sub) } else { s };
-                    for t in 0..T / 2 {
-                        let [a, b] = [&x[2 * t], &x[2 * t + 1]];
-                        let sums = [a.1[at].sums, b.1[at].sums];
-                        let dots = isa::dot2::<8, MAX, BIAS>(&code, [&a.0[at], &b.0[at]], sums, [1, 1]);
-                        for (n, x) in [a, b].iter().enumerate() {
-                            let (scale, sum) = (x.1[at].scale, x.1[at].scaled_sum);
-                            acc[2 * t + n][sub] =
-                                add::<OFFSET>(acc[2 * t + n][sub], s, m, dots[n], scale, sum);
-                        }
-                    }
-                    if T % 2 == 1 {
-                        let (y, group) = (&x[T - 1].0[at], &x[T - 1].1[at]);
-                        let dot = isa::dot::<8, MAX, BIAS>(&code, y, group.sums, [1, 1]);
-                        let (scale, sum) = (group.scale, group.scaled_sum);
-                        acc[T - 1][sub] = add::<OFFSET>(acc[T - 1][sub], s, m, dot, scale, sum);
-                    }
+                    let add = |acc: isa::F, dot: isa::I, x: &ActGroup| {
+                        add::<OFFSET>(acc, s, m, dot, x.scale, x.scaled_sum)
+                    };
+                    unrolled!(T, t => {
+                        let minus = [x[t].minus, x[t + 1].minus];
+                        let dots = isa::dot2::<8, MAX, BIAS>(&code, [&y[t], &y[t + 1]], minus);
+                        acc[t][sub] = add(acc[t][sub], dots[0], &x[t]);
+                        acc[t + 1][sub] = add(acc[t + 1][sub], dots[1], &x[t + 1]);
+                    }, t => {
+                        let dot = isa::dot::<8, MAX, BIAS>(&code, &y[t], x[t].minus);
+                        acc[t][sub] = add(acc[t][sub], dot, &x[t]);
+                    });
                 }
             }
         }
@@ -393,14 +406,12 @@ pub mod kernel {
         tiles: &isa::Tiles,
         units: &[[u8; UNIT]],
         records: &[[u8; RECORD]],
-        x: &Activations<'_>,
-        token: usize,
+        x: &Tile<'_>,
         codes: impl Fn(&[u8; UNIT], usize) -> [isa::I; 8] + Copy,
         scale: impl Fn(&[u8; RECORD], usize, usize) -> isa::F + Copy,
         offset: impl Fn(&[u8; RECORD], usize, usize) -> isa::F + Copy,
     ) -> [[isa::F; isa::SUBS]; WIDE] {
-        let (y, stride) = x.codes_from(token);
-        let groups: [&[ActGroup]; WIDE] = core::array::from_fn(|t| &x.row(token + t).1[..units.len()]);
+        let (y, groups) = (x.codes.as_chunks::<WIDE>().0, x.groups.as_chunks::<WIDE>().0);
         let mut acc = [[isa::splat(0.0); isa::SUBS]; WIDE];
         let mut lines = isa::Lines([[0; 64]; 8]);
         let mut products = isa::Products([[[0; PANEL]; WIDE]; 2]);
@@ -412,24 +423,29 @@ pub mod kernel {
                     isa::store_words(line.first_chunk_mut().expect("a register of words"), code);
                 }
             }
-            isa::tile_dots::<HALVES>(tiles, &lines, &y[UNIT_COLS * at..], stride, &mut products);
+            isa::tile_dots::<HALVES>(tiles, &lines, &y[at], &mut products);
             for sub in 0..isa::SUBS {
                 for half in 0..if HALVES { 2 } else { 1 } {
                     let group = if HALVES { 2 * u + half } else { u };
                     let s = scale(record, group, sub);
                     let m = if OFFSET { offset(record, group, sub) } else { s };
-                    for t in 0..WIDE {
-                        let act = &groups[t][at];
-                        let (sum, scaled) = if HALVES {
-                            (act.sums[half], act.scaled_halves[half])
+                    let dots = &products.0[half];
+                    let add = |acc: isa::F, t: usize| {
+                        let x = &groups[at][t];
+                        let (minus, sum) = if HALVES {
+                            (x.minus_halves[half], x.scaled_halves[half])
                         } else {
-                            (act.sums[0] + act.sums[1], act.scaled_sum)
+                            (x.minus, x.scaled_sum)
                         };
-                        let dots = &products.0[half][t][isa::LANES * sub..];
-                        let dots = dots.first_chunk().expect("a register of products");
-                        let dot = isa::load_less(dots, BIAS * i32::from(sum));
-                        acc[t][sub] = add::<OFFSET>(acc[t][sub], s, m, dot, act.scale, scaled);
-                    }
+                        let dots = dots[t][isa::LANES * sub..].first_chunk().expect("a register of products");
+                        add::<OFFSET>(acc, s, m, isa::load_more(dots, BIAS * minus), x.scale, sum)
+                    };
+                    unrolled!(WIDE, t => {
+                        acc[t][sub] = add(acc[t][sub], t);
+                        acc[t + 1][sub] = add(acc[t + 1][sub], t + 1);
+                    }, t => {
+                        acc[t][sub] = add(acc[t][sub], t);
+                    });
                 }
             }
         }
@@ -524,9 +540,9 @@ pub mod kernel {
                     shape.look_up(codes);
                     parts(block, &mut scales, &mut offsets);
                     for (acc, token) in acc.iter_mut().zip(tokens.clone()) {
-                        let (y, groups) = job.x.row(token);
-                        let (y, groups) = (&y[b * cols..][..cols], &groups[b * shape.units..][..shape.units]);
-                        *acc = dot_block(*acc, shape, codes, &scales, &offsets, y, groups);
+                        let x =
+                            (b * shape.units..(b + 1) * shape.units).map(|group| job.x.group(token, group));
+                        *acc = dot_block(*acc, shape, codes, &scales, &offsets, x);
                     }
                 }
                 for (acc, token) in acc.iter().zip(tokens.clone()) {
@@ -537,23 +553,22 @@ pub mod kernel {
     }
 
     /// Adds one block's part of a dot product.
-    fn dot_block(
+    fn dot_block<'x>(
         mut acc: f32,
         shape: &Shape,
         codes: &[u8],
         scales: &[f32; MAX_GROUPS],
         offsets: &[f32; MAX_GROUPS],
-        y: &[i8],
-        groups: &[ActGroup],
+        x: impl Iterator<Item = (&'x Quads, &'x ActGroup)>,
     ) -> f32 {
         let halves = shape.groups == 2 * shape.units;
-        for (u, act) in groups.iter().enumerate() {
+        for (u, (y, act)) in x.enumerate() {
             let mut dots = [0i32; 2];
             for (h, dot) in dots.iter_mut().enumerate() {
                 let at = UNIT_COLS * u + 16 * h;
                 let code = isa::h_load(codes[at..].first_chunk().expect("16 codes"));
-                let sum = isa::h_dot(code, y[at..].first_chunk().expect("16 activations"));
-                *dot = sum - shape.bias * i32::from(act.sums[h]);
+                let sum = isa::h_dot(code, y.as_flattened()[16 * h..].first_chunk().expect("16 activations"));
+                *dot = sum + shape.bias * act.minus_halves[h];
             }
             let mut add = |group: usize, dot: i32, sum: f32| {
                 acc = fma(scales[group] * act.scale, dot as f32, acc);

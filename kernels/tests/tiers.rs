@@ -77,14 +77,8 @@ fn activations(cols: usize, tokens: usize, fill: Fill, random: &mut Random) -> (
     let groups = codes
         .chunks_exact(32)
         .map(|codes| {
-            let sum = |half: &[i8]| half.iter().map(|c| i16::from(*c)).sum::<i16>();
-            let (scale, sums) = ((random.below(1000) as f32) / 313.0, [sum(&codes[..16]), sum(&codes[16..])]);
-            ActGroup {
-                scale,
-                sums,
-                scaled_sum: scale * f32::from(sums[0] + sums[1]),
-                scaled_halves: sums.map(|s| scale * f32::from(s)),
-            }
+            let sum = |half: &[i8]| half.iter().map(|c| i32::from(*c)).sum::<i32>();
+            ActGroup::new((random.below(1000) as f32) / 313.0, [sum(&codes[..16]), sum(&codes[16..])])
         })
         .collect();
     (codes, groups)
@@ -139,7 +133,8 @@ impl Case {
         let bytes = weights(format, rows * cols / format.elements, fill, random);
         let (codes, groups) = activations(cols, tokens, fill, random);
         let nan = f32::NAN;
-        let poison = ActGroup { scale: nan, sums: [i16::MAX; 2], scaled_sum: nan, scaled_halves: [nan; 2] };
+        let poison =
+            ActGroup { scaled_sum: nan, scaled_halves: [nan; 2], ..ActGroup::new(nan, [i16::MAX.into(); 2]) };
         Case {
             bytes: Guarded::new(&bytes, 0xff),
             codes: Guarded::new(&codes, i8::MIN),
@@ -192,9 +187,15 @@ fn definition(case: &Case, format: &'static Format, largest: f32) -> Vec<(f64, f
     format.kernels(Supported::SCALAR).dequantise(case.bytes.get(), &mut values);
     let mut out = Vec::new();
     for t in 0..case.tokens {
-        let (codes, groups) = case.x().row(t);
+        let all = case.x();
+        let x: Vec<f64> = (0..case.cols / 32)
+            .map(|group| all.group(t, group))
+            .flat_map(|(codes, group)| {
+                codes.as_flattened().iter().map(|code| f64::from(*code) * f64::from(group.scale))
+            })
+            .collect();
         for row in values.chunks_exact(case.cols) {
-            let x = |c: usize| f64::from(codes[c]) * f64::from(groups[c / 32].scale);
+            let x = |c: usize| x[c];
             let sum = row.iter().enumerate().map(|(c, w)| f64::from(*w) * x(c)).sum();
             let size = |w: &f32| f64::from(if w.is_finite() { w.abs().max(largest) } else { *w }).abs();
             out.push((sum, row.iter().enumerate().map(|(c, w)| size(w) * x(c).abs()).sum()));

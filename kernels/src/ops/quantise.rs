@@ -11,25 +11,25 @@ pub use tiers::*;
 
 #[tiered]
 mod tiers {
-    use crate::act::{ActGroup, Activations, GROUP};
+    use crate::act::{ActGroup, ActivationsMut, GROUP};
     use isa::wide;
 
-    /// Quantises one row; the last group behaves as if zeros followed.
+    /// Quantises neighbouring columns of a token's row, of which the first belongs to the group `first`; the last group
+    /// behaves as if zeros followed.
     ///
     /// # Panics
-    /// * if `codes` is not `Activations::padded(x.len())` long, or `groups` not one per 32 codes
-    pub fn quantise(x: &[f32], codes: &mut [i8], groups: &mut [ActGroup]) {
-        assert_eq!(codes.len(), Activations::padded(x.len()), "codes for another number of activations");
-        assert_eq!(groups.len(), codes.len() / GROUP, "groups for another number of activations");
+    /// * if `out` has no such token or groups
+    pub fn quantise(x: &[f32], out: &mut ActivationsMut<'_>, token: usize, first: usize) {
         let (full, rest) = x.as_chunks::<GROUP>();
-        let (codes, _) = codes.as_chunks_mut::<GROUP>();
-        for ((x, codes), out) in full.iter().zip(&mut *codes).zip(&mut *groups) {
-            *out = group(x, codes);
+        for (g, x) in full.iter().enumerate() {
+            let (codes, to) = out.group(token, first + g);
+            *to = group(x, codes);
         }
-        if let (false, Some(codes), Some(out)) = (rest.is_empty(), codes.last_mut(), groups.last_mut()) {
+        if !rest.is_empty() {
             let mut padded = [0.0; GROUP];
             padded[..rest.len()].copy_from_slice(rest);
-            *out = group(&padded, codes);
+            let (codes, to) = out.group(token, first + full.len());
+            *to = group(&padded, codes);
         }
     }
 
@@ -43,17 +43,11 @@ mod tiers {
         if !(largest.is_finite() && inverse.is_finite()) {
             codes.fill([0; 16]);
             let scale = if largest.is_finite() { 0.0 } else { f32::NAN };
-            return ActGroup { scale, sums: [0; 2], scaled_sum: scale, scaled_halves: [scale; 2] };
+            return ActGroup { scaled_sum: scale, scaled_halves: [scale; 2], ..ActGroup::new(scale, [0; 2]) };
         }
         let inverse = wide::splat(inverse);
         let first = isa::store_codes(&mut codes[0], wide::mul(a, inverse));
         let second = isa::store_codes(&mut codes[1], wide::mul(b, inverse));
-        let scale = largest / 127.0;
-        ActGroup {
-            scale,
-            sums: [first as i16, second as i16],
-            scaled_sum: scale * (first + second) as f32,
-            scaled_halves: [scale * first as f32, scale * second as f32],
-        }
+        ActGroup::new(largest / 127.0, [first, second])
     }
 }

@@ -32,27 +32,25 @@ pub mod roof {
     /// Multiplies codes of one bit with activations: `rounds` times, all in registers or the nearest cache.
     pub fn multiply(rounds: usize) -> i32 {
         let mut sum = 0i32;
-        let y = core::hint::black_box([3i8; 16 * 32]);
+        let y = core::hint::black_box([[[3i8; 4]; 8]; 16]);
         let ones = core::hint::black_box([1u8; 64]);
         if isa::TILES {
             let tiles = isa::Tiles::new();
             let mut products = isa::Products([[[0; 16]; 16]; 2]);
             let lines = isa::Lines([ones; 8]);
             for _ in 0..rounds {
-                isa::tile_dots::<false>(&tiles, core::hint::black_box(&lines), &y, 32, &mut products);
+                isa::tile_dots::<false>(&tiles, core::hint::black_box(&lines), &y, &mut products);
             }
             return products.0[0][0][0];
         }
         let code = isa::load_words(ones.first_chunk().expect("a register of codes"));
         let codes = [code; 8];
-        let y = y.as_chunks::<4>().0.as_chunks::<8>().0;
-        let mut least = isa::load_less(&[0; isa::LANES], 0);
+        let mut least = isa::load_more(&[0; isa::LANES], 0);
         for _ in 0..rounds {
-            let y = core::hint::black_box(y);
+            let y = core::hint::black_box(&y);
             for pair in 0..8 {
                 for _ in 0..isa::SUBS {
-                    let dots =
-                        isa::dot2::<8, 1, 0>(&codes, [&y[2 * pair], &y[2 * pair + 1]], [[0; 2]; 2], [1, 1]);
+                    let dots = isa::dot2::<8, 1, 0>(&codes, [&y[2 * pair], &y[2 * pair + 1]], [0; 2]);
                     least = isa::or(isa::or(least, dots[0]), dots[1]);
                 }
             }

@@ -20,11 +20,18 @@ mod tiers {
     ///   pairs than a head
     pub fn rope_norm(x: &mut [f32], head_dim: usize, cos: &[f32], sin: &[f32]) {
         check(x.len(), head_dim, cos, sin);
+        let turn = |[a, b]: [f32; 2], c: f32, s: f32| [a * c - b * s, a * s + b * c];
+        let (cos, rest_cos) = cos.as_chunks::<8>();
+        let (sin, rest_sin) = sin.as_chunks::<8>();
         for head in x.chunks_exact_mut(head_dim) {
             let (pairs, _) = head.as_chunks_mut::<2>();
-            for ((pair, c), s) in pairs.iter_mut().zip(cos).zip(sin) {
-                let [a, b] = *pair;
-                *pair = [a * c - b * s, a * s + b * c];
+            let (full, rest) = pairs.split_at_mut(8 * cos.len());
+            // Eight pairs are a loop that the compiler makes vectors of.
+            for ((pairs, c), s) in full.as_chunks_mut::<8>().0.iter_mut().zip(cos).zip(sin) {
+                *pairs = core::array::from_fn(|i| turn(pairs[i], c[i], s[i]));
+            }
+            for ((pair, c), s) in rest.iter_mut().zip(rest_cos).zip(rest_sin) {
+                *pair = turn(*pair, *c, *s);
             }
         }
     }

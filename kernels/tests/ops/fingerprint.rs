@@ -5,7 +5,7 @@ use crate::Random;
 use quantsmith_kernels::cpu::{Supported, supported};
 use quantsmith_kernels::ops::attention::{AttendJob, Cells, KvLayout, Queries, Visible};
 use quantsmith_kernels::ops::*;
-use quantsmith_kernels::{ActGroup, OutMut};
+use quantsmith_kernels::{ActGroup, ActivationsMut, OutMut};
 
 /// What every tier of every architecture gives. It changes only when the arithmetic of an operation does.
 const FINGERPRINT: u64 = 0x25f9_0d2a_1776_4709;
@@ -72,7 +72,8 @@ fn fingerprint(tier: Supported) -> u64 {
     hash.row(&row);
 
     let (mut codes, mut groups) = (vec![0; 352], vec![ActGroup::default(); 11]);
-    quantise::Set::new(tier).quantise(&x, &mut codes, &mut groups);
+    let mut made = ActivationsMut::new(&mut codes, &mut groups, x.len(), 1);
+    quantise::Set::new(tier).quantise(&x, &mut made, 0, 0);
     hash.words(codes.iter().map(|&q| q as u32));
     for group in &groups {
         hash.row(&[group.scale, group.scaled_sum, group.scaled_halves[0], group.scaled_halves[1]]);

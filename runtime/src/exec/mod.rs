@@ -31,7 +31,7 @@ use crate::weights::Weights;
 use quantsmith_kernels::act::GROUP;
 use quantsmith_kernels::ops::attention::{CHUNK, Visible};
 use quantsmith_kernels::ops::{activation, attention as attend, elementwise, norm, quantise, rope};
-use quantsmith_kernels::{ActGroup, Activations, Supported};
+use quantsmith_kernels::{ActGroup, Activations, ActivationsMut, Supported};
 use split::Split;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -224,18 +224,15 @@ impl Pass<'_> {
     /// # Safety
     /// * nobody writes the columns of `x`, and nobody reads or writes those of `out`, during the call
     unsafe fn quantise(&self, x: Slot, out: Slot, thread: usize, row: usize, cols: Range<usize>) {
-        let padded = Activations::padded(x.cols);
-        let (first, count) = (cols.start, Activations::padded(cols.len()));
-        let codes = self.at(out, thread) + row * padded + first;
-        let groups =
-            self.groups_at(out, thread) + (row * (padded / GROUP) + first / GROUP) * size_of::<ActGroup>();
+        let (rows, padded) = (self.rows(out.rows), Activations::padded(out.cols));
+        let codes = self.arena.pointer(self.at(out, thread), rows * padded);
+        let groups = self.arena.pointer(self.groups_at(out, thread), rows * (padded / GROUP));
+        // SAFETY: the place of a value of so many rows, and the caller's promise.
+        let mut out = unsafe { ActivationsMut::from_raw(codes, groups, out.cols, rows) };
+        let first = cols.start / GROUP;
         // SAFETY: the caller's promise.
         let x = unsafe { self.floats(x, thread, row, cols) };
-        // SAFETY: the caller's promise.
-        let codes = unsafe { self.arena.view_mut(codes, count) };
-        // SAFETY: the caller's promise.
-        let groups = unsafe { self.arena.view_mut(groups, count / GROUP) };
-        self.engine.operations.quantise.quantise(x, codes, groups);
+        self.engine.operations.quantise.quantise(x, &mut out, row, first);
     }
 
     /// Copies what a thread has made for itself to where later steps read it.

@@ -6,7 +6,7 @@
 
 use super::arena::ALIGN;
 use super::group::{Draft, Group, group, quantises};
-use super::op::{Graph, Kind, Op, Rows, ValueId};
+use super::op::{Graph, Kind, Op, Rows, Value, ValueId};
 use crate::weights::{WeightId, Weights};
 use quantsmith_kernels::act::GROUP;
 use quantsmith_kernels::{ActGroup, Activations, PANEL};
@@ -23,6 +23,8 @@ pub(crate) struct Slot {
     pub(crate) groups: usize,
     /// The length of a row.
     pub(crate) cols: usize,
+    /// What its rows are.
+    pub(crate) rows: Rows,
 }
 
 /// A product of a step.
@@ -202,7 +204,8 @@ impl OwnArea {
     fn add(&mut self, graph: &Graph, value: ValueId, sizes: Sizes) -> (Slot, usize) {
         let (bytes, groups) = size(graph, value, sizes);
         let at = self.end;
-        let slot = Slot { own: true, at, groups: at + groups, cols: graph.values[value.0].cols };
+        let Value { cols, rows, .. } = graph.values[value.0];
+        let slot = Slot { own: true, at, groups: at + groups, cols, rows };
         self.slots.push((value, slot));
         self.end += bytes;
         (slot, bytes)
@@ -269,7 +272,8 @@ fn place(graph: &Graph, drafts: &[Draft], outputs_from: usize, sizes: Sizes) -> 
             }
             at = at.max(range.end);
         }
-        let slot = Slot { own: false, at, groups: at + groups, cols: graph.values[v].cols };
+        let Value { cols, rows, .. } = graph.values[v];
+        let slot = Slot { own: false, at, groups: at + groups, cols, rows };
         places[v] = Some(Placed { value: ValueId(v), slot, bytes, steps });
         end = end.max(at + bytes);
     }

@@ -1,6 +1,7 @@
 //! What is measured: matrices of each format with harmless scales, and quantised activations.
 
-use quantsmith_kernels::{ActGroup, Activations, FieldType, Format};
+use quantsmith_kernels::act::GROUP;
+use quantsmith_kernels::{ActGroup, Activations, ActivationsMut, FieldType, Format};
 
 /// Rows of blocks of a format: arbitrary codes, scales near one hundredth.
 pub fn weights(format: &Format, rows: usize, cols: usize) -> Vec<u8> {
@@ -43,20 +44,18 @@ pub struct Tokens {
 impl Tokens {
     /// Codes that run through -127 to 127.
     pub fn new(cols: usize, tokens: usize) -> Self {
-        let padded = Activations::padded(cols);
-        let codes: Vec<i8> =
-            (0..tokens * padded).map(|i| (i * 37 % 255) as i32 - 127).map(|code| code as i8).collect();
-        let groups = codes.chunks_exact(32).map(|codes| {
-            let sum = |half: &[i8]| half.iter().map(|c| i16::from(*c)).sum::<i16>();
-            let (scale, sums) = (0.01, [sum(&codes[..16]), sum(&codes[16..])]);
-            ActGroup {
-                scale,
-                sums,
-                scaled_sum: scale * f32::from(sums[0] + sums[1]),
-                scaled_halves: sums.map(|s| scale * f32::from(s)),
+        let mut codes = vec![0; tokens * Activations::padded(cols)];
+        let mut groups = vec![ActGroup::default(); codes.len() / GROUP];
+        let mut made = ActivationsMut::new(&mut codes, &mut groups, cols, tokens);
+        for token in 0..tokens {
+            for at in 0..cols.div_ceil(GROUP) {
+                let (codes, group) = made.group(token, at);
+                let first = token * Activations::padded(cols) + at * GROUP;
+                *codes = core::array::from_fn(|i| (((first + i) * 37 % 255) as i32 - 127) as i8);
+                let sum = |half: &[i8]| half.iter().map(|c| i32::from(*c)).sum::<i32>();
+                *group = ActGroup::new(0.01, [sum(&codes[..16]), sum(&codes[16..])]);
             }
-        });
-        let groups = groups.collect();
+        }
         Tokens { codes, groups, cols, tokens }
     }
 

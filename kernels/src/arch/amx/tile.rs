@@ -52,28 +52,22 @@ impl Drop for Tiles {
     }
 }
 
-/// Multiplies the codes of a unit with sixteen tokens' activations of the same columns: `y` starts at the first token's
-/// 32 activations, and a token's lie `stride` bytes after those of the one before. With `HALVES` each half of the
-/// columns has products of its own, else only the first half of `out` is written. Nothing is taken out for a bias.
+/// Multiplies the codes of a unit with sixteen tokens' activations of the same columns. With `HALVES` each half of
+/// the columns has products of its own, else only the first half of `out` is written. Nothing is taken out for a bias.
 ///
 /// `tdpbsud` adds four products of signed and unsigned bytes in 32 bits: at most 32 × 255 × 128, so nothing can saturate.
-///
-/// # Panics
-/// * if `y` is too short
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
 pub fn tile_dots<const HALVES: bool>(
     _tiles: &Tiles,
     codes: &Lines,
-    y: &[i8],
-    stride: usize,
+    y: &[[[i8; 4]; 8]; 16],
     out: &mut Products,
 ) {
-    assert!(y.len() >= 15 * stride + 32, "sixteen tokens' activations");
     let (first, codes, out) = (y.as_ptr(), codes.0.as_ptr(), out.0.as_mut_ptr());
     if HALVES {
-        // SAFETY: the tiles are configured, as `_tiles` proves. The loads read 16 bytes at each of 16 strides from `first`
-        // and from 16 bytes later, which `y` has, and four lines of codes each; each store writes 16 rows of 64 bytes of
+        // SAFETY: the tiles are configured, as `_tiles` proves. The loads read 16 bytes of each of the 16 tokens of `y`
+        // and the 16 bytes after those, and four lines of codes each; each store writes 16 rows of 64 bytes of
         // its half of `out`.
         unsafe {
             asm!(
@@ -88,7 +82,7 @@ pub fn tile_dots<const HALVES: bool>(
                 "tilestored [{out} + {line}*1], tmm0",
                 "tilestored [{out} + {line}*1 + 1024], tmm1",
                 y = in(reg) first,
-                stride = in(reg) stride,
+                stride = in(reg) 32usize,
                 codes = in(reg) codes,
                 line = in(reg) 64usize,
                 out = in(reg) out,
@@ -96,7 +90,7 @@ pub fn tile_dots<const HALVES: bool>(
             );
         }
     } else {
-        // SAFETY: as above: 32 bytes at each of 16 strides, eight lines of codes, and the first half of `out`.
+        // SAFETY: as above: all 32 bytes of each token, eight lines of codes, and the first half of `out`.
         unsafe {
             asm!(
                 "tilezero tmm0",
@@ -105,7 +99,7 @@ pub fn tile_dots<const HALVES: bool>(
                 "tdpbsud tmm0, tmm2, tmm3",
                 "tilestored [{out} + {line}*1], tmm0",
                 y = in(reg) first,
-                stride = in(reg) stride,
+                stride = in(reg) 32usize,
                 codes = in(reg) codes,
                 line = in(reg) 64usize,
                 out = in(reg) out,

@@ -24,13 +24,13 @@ pub fn store_words(to: &mut [u8; 64], a: I) {
     unsafe { _mm512_storeu_si512(to.as_mut_ptr().cast(), a) }
 }
 
-/// Loads `LANES` whole numbers and takes the same from each.
+/// Loads `LANES` whole numbers and adds the same to each.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl")]
-pub fn load_less(from: &[i32; 16], less: i32) -> I {
+pub fn load_more(from: &[i32; 16], more: i32) -> I {
     // SAFETY: the reference covers the 64 bytes that are read; the load asks for no alignment.
     let a = unsafe { _mm512_loadu_si512(from.as_ptr().cast()) };
-    _mm512_sub_epi32(a, _mm512_set1_epi32(less))
+    _mm512_add_epi32(a, _mm512_set1_epi32(more))
 }
 
 /// Loads `LANES` unsigned bytes, one to a lane.
@@ -78,8 +78,7 @@ pub fn table(a: I, entries: &[u8; 16]) -> I {
 }
 
 /// The exact dot product of `4 × N` codes of each lane, less `BIAS` each, with `4 × N` activations. Codes are
-/// unsigned bytes of at most `MAX`; `sums` are the sums of the activations of a group's halves, and `which` has a 1
-/// for each half that the codes cover.
+/// unsigned bytes of at most `MAX`; `minus` is minus the sum of the activations.
 ///
 /// `vpmaddubsw` adds two products in 16 bits with saturation. Codes of up to 127 cannot saturate it, and as many
 /// results are added in 16 bits as provably fit. Larger codes are made signed; then |code| is at most 128 and the
@@ -89,11 +88,12 @@ pub fn table(a: I, entries: &[u8; 16]) -> I {
 pub fn dot<const N: usize, const MAX: i32, const BIAS: i32>(
     codes: &[I; N],
     y: &[[i8; 4]; N],
-    sums: [i16; 2],
-    which: [i16; 2],
+    minus: i32,
 ) -> I {
     let ones = _mm512_set1_epi16(1);
-    let mut acc = _mm512_setzero_si512();
+    // Codes made signed lack 128 each, which goes back in with the bias.
+    let bias = if MAX <= 127 { BIAS } else { BIAS - 128 };
+    let mut acc = _mm512_set1_epi32(minus * bias);
     if MAX <= 127 {
         let fit = (32767 / (2 * 127 * MAX)) as usize;
         let mut q = 0;
@@ -116,12 +116,7 @@ pub fn dot<const N: usize, const MAX: i32, const BIAS: i32>(
             acc = _mm512_add_epi32(acc, _mm512_madd_epi16(product, ones));
         }
     }
-    // Codes made signed lack 128 each, which goes back in with the bias.
-    let bias = if MAX <= 127 { -BIAS } else { 128 - BIAS };
-    if bias == 0 {
-        return acc;
-    }
-    _mm512_add_epi32(acc, _mm512_madd_epi16(splat2(sums), splat2(which.map(|w| w * bias as i16))))
+    acc
 }
 
 /// Two tokens' [`dot`] products with the same codes.
@@ -130,10 +125,9 @@ pub fn dot<const N: usize, const MAX: i32, const BIAS: i32>(
 pub fn dot2<const N: usize, const MAX: i32, const BIAS: i32>(
     codes: &[I; N],
     y: [&[[i8; 4]; N]; 2],
-    sums: [[i16; 2]; 2],
-    which: [i16; 2],
+    minus: [i32; 2],
 ) -> [I; 2] {
-    [dot::<N, MAX, BIAS>(codes, y[0], sums[0], which), dot::<N, MAX, BIAS>(codes, y[1], sums[1], which)]
+    [dot::<N, MAX, BIAS>(codes, y[0], minus[0]), dot::<N, MAX, BIAS>(codes, y[1], minus[1])]
 }
 
 /// Four activations in each lane.
@@ -141,13 +135,6 @@ pub fn dot2<const N: usize, const MAX: i32, const BIAS: i32>(
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl")]
 pub(crate) fn splat4(y: [i8; 4]) -> I {
     _mm512_set1_epi32(i32::from_le_bytes(y.map(|b| b as u8)))
-}
-
-/// Two sums in each lane.
-#[inline]
-#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl")]
-pub(crate) fn splat2(y: [i16; 2]) -> I {
-    _mm512_set1_epi32(i32::from(y[1]) << 16 | i32::from(y[0]) & 0xffff)
 }
 
 /// Asks for the cache line at an address that will be read soon; any address is fine.

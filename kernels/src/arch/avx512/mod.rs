@@ -10,4 +10,4 @@ pub const LANES: usize = 16;
 /// Registers that make 16 lanes.
 pub const SUBS: usize = 16 / LANES;
 /// Tokens that the matrix kernel keeps in registers at once.
-pub const TILE: usize = 8;
+pub const TILE: usize = 16;

@@ -6,8 +6,7 @@ use core::arch::asm;
 pub use super::neon::*;
 
 /// The exact dot product of `4 × N` codes of each lane, less `BIAS` each, with `4 × N` activations. Codes are
-/// unsigned bytes of at most `MAX`; `sums` are the sums of the activations of a group's halves, and `which` has a 1
-/// for each half that the codes cover.
+/// unsigned bytes of at most `MAX`; `minus` is minus the sum of the activations.
 ///
 /// `sdot` adds four products of signed bytes in 32 bits, so nothing can saturate; codes above 127 are made signed first.
 #[inline]
@@ -15,12 +14,10 @@ pub use super::neon::*;
 pub fn dot<const N: usize, const MAX: i32, const BIAS: i32>(
     codes: &[I; N],
     y: &[[i8; 4]; N],
-    sums: [i16; 2],
-    which: [i16; 2],
+    minus: i32,
 ) -> I {
-    let (flip, bias) = if MAX <= 127 { (0, -BIAS) } else { (0x80, 128 - BIAS) };
-    let covered = i32::from(sums[0]) * i32::from(which[0]) + i32::from(sums[1]) * i32::from(which[1]);
-    let mut acc = vdupq_n_s32(bias * covered);
+    let (flip, bias) = if MAX <= 127 { (0, BIAS) } else { (0x80, BIAS - 128) };
+    let mut acc = vdupq_n_s32(bias * minus);
     for (codes, y) in codes.as_chunks::<4>().0.iter().zip(y.as_chunks::<4>().0) {
         let codes = codes.map(|code| veorq_u8(vreinterpretq_u8_s32(code), vdupq_n_u8(flip)));
         let y = quads(y);
@@ -50,10 +47,9 @@ pub fn dot<const N: usize, const MAX: i32, const BIAS: i32>(
 pub fn dot2<const N: usize, const MAX: i32, const BIAS: i32>(
     codes: &[I; N],
     y: [&[[i8; 4]; N]; 2],
-    sums: [[i16; 2]; 2],
-    which: [i16; 2],
+    minus: [i32; 2],
 ) -> [I; 2] {
-    [dot::<N, MAX, BIAS>(codes, y[0], sums[0], which), dot::<N, MAX, BIAS>(codes, y[1], sums[1], which)]
+    [dot::<N, MAX, BIAS>(codes, y[0], minus[0]), dot::<N, MAX, BIAS>(codes, y[1], minus[1])]
 }
 
 /// Sixteen activations in a register.

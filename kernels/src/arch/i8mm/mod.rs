@@ -7,8 +7,7 @@ use core::arch::asm;
 pub use super::dotprod::*;
 
 /// The exact dot product of `4 × N` codes of each lane, less `BIAS` each, with `4 × N` activations. Codes are
-/// unsigned bytes of at most `MAX`; `sums` are the sums of the activations of a group's halves, and `which` has a 1
-/// for each half that the codes cover.
+/// unsigned bytes of at most `MAX`; `minus` is minus the sum of the activations.
 ///
 /// `usdot` adds four products of unsigned and signed bytes in 32 bits, so nothing can saturate.
 #[inline]
@@ -16,10 +15,9 @@ pub use super::dotprod::*;
 pub fn dot<const N: usize, const MAX: i32, const BIAS: i32>(
     codes: &[I; N],
     y: &[[i8; 4]; N],
-    sums: [i16; 2],
-    which: [i16; 2],
+    minus: i32,
 ) -> I {
-    let mut acc = vdupq_n_s32(-BIAS * covered(sums, which));
+    let mut acc = vdupq_n_s32(BIAS * minus);
     for (codes, y) in codes.as_chunks::<4>().0.iter().zip(y.as_chunks::<4>().0) {
         let y = quads(y);
         // SAFETY: `usdot` is there, as the function's features say, and touches nothing but its registers.
@@ -51,8 +49,7 @@ pub fn dot<const N: usize, const MAX: i32, const BIAS: i32>(
 pub fn dot2<const N: usize, const MAX: i32, const BIAS: i32>(
     codes: &[I; N],
     y: [&[[i8; 4]; N]; 2],
-    sums: [[i16; 2]; 2],
-    which: [i16; 2],
+    minus: [i32; 2],
 ) -> [I; 2] {
     let (mut low, mut high) = (vdupq_n_s32(0), vdupq_n_s32(0));
     for (q, codes) in codes.as_chunks::<2>().0.iter().enumerate() {
@@ -72,7 +69,7 @@ pub fn dot2<const N: usize, const MAX: i32, const BIAS: i32>(
             );
         }
     }
-    let bias = sums.map(|sums| vdupq_n_s32(-BIAS * covered(sums, which)));
+    let bias = minus.map(|minus| vdupq_n_s32(BIAS * minus));
     [vaddq_s32(vuzp1q_s32(low, high), bias[0]), vaddq_s32(vuzp2q_s32(low, high), bias[1])]
 }
 
@@ -84,10 +81,4 @@ fn eight(y: &[[i8; 4]], pair: usize) -> int8x8_t {
     let (low, high) = (y[at].map(|b| b as u8), y[at + 1].map(|b| b as u8));
     let (low, high) = (u32::from_le_bytes(low), u32::from_le_bytes(high));
     vcreate_s8(u64::from(low) | u64::from(high) << 32)
-}
-
-/// The sum of the activations that the codes cover.
-#[inline]
-fn covered(sums: [i16; 2], which: [i16; 2]) -> i32 {
-    i32::from(sums[0]) * i32::from(which[0]) + i32::from(sums[1]) * i32::from(which[1])
 }

@@ -22,13 +22,13 @@ pub fn store_words(to: &mut [u8; 16], a: I) {
     h_store(to, vreinterpretq_u8_s32(a));
 }
 
-/// Loads `LANES` whole numbers and takes the same from each.
+/// Loads `LANES` whole numbers and adds the same to each.
 #[inline]
 #[target_feature(enable = "neon")]
-pub fn load_less(from: &[i32; 4], less: i32) -> I {
+pub fn load_more(from: &[i32; 4], more: i32) -> I {
     // SAFETY: the reference covers the 16 bytes that are read.
     let a = unsafe { vld1q_s32(from.as_ptr()) };
-    vsubq_s32(a, vdupq_n_s32(less))
+    vaddq_s32(a, vdupq_n_s32(more))
 }
 
 /// Loads `LANES` unsigned bytes, one to a lane.
@@ -78,8 +78,7 @@ pub fn table(a: I, entries: &[u8; 16]) -> I {
 }
 
 /// The exact dot product of `4 × N` codes of each lane, less `BIAS` each, with `4 × N` activations. Codes are
-/// unsigned bytes of at most `MAX`; `sums` are the sums of the activations of a group's halves, and `which` has a 1
-/// for each half that the codes cover.
+/// unsigned bytes of at most `MAX`; `minus` is minus the sum of the activations.
 ///
 /// The multiplication is signed: codes above 127 are made signed first. Two products are at most 2 × 128 × 127, so
 /// pairs are added in 16 bits.
@@ -88,12 +87,10 @@ pub fn table(a: I, entries: &[u8; 16]) -> I {
 pub fn dot<const N: usize, const MAX: i32, const BIAS: i32>(
     codes: &[I; N],
     y: &[[i8; 4]; N],
-    sums: [i16; 2],
-    which: [i16; 2],
+    minus: i32,
 ) -> I {
-    let (flip, bias) = if MAX <= 127 { (0, -BIAS) } else { (0x80, 128 - BIAS) };
-    let covered = i32::from(sums[0]) * i32::from(which[0]) + i32::from(sums[1]) * i32::from(which[1]);
-    let mut acc = vdupq_n_s32(bias * covered);
+    let (flip, bias) = if MAX <= 127 { (0, BIAS) } else { (0x80, BIAS - 128) };
+    let mut acc = vdupq_n_s32(bias * minus);
     for q in 0..N {
         let code = vreinterpretq_s8_u8(veorq_u8(vreinterpretq_u8_s32(codes[q]), vdupq_n_u8(flip)));
         let y = vreinterpretq_s8_s32(vdupq_n_s32(i32::from_le_bytes(y[q].map(|b| b as u8))));
@@ -109,10 +106,9 @@ pub fn dot<const N: usize, const MAX: i32, const BIAS: i32>(
 pub fn dot2<const N: usize, const MAX: i32, const BIAS: i32>(
     codes: &[I; N],
     y: [&[[i8; 4]; N]; 2],
-    sums: [[i16; 2]; 2],
-    which: [i16; 2],
+    minus: [i32; 2],
 ) -> [I; 2] {
-    [dot::<N, MAX, BIAS>(codes, y[0], sums[0], which), dot::<N, MAX, BIAS>(codes, y[1], sums[1], which)]
+    [dot::<N, MAX, BIAS>(codes, y[0], minus[0]), dot::<N, MAX, BIAS>(codes, y[1], minus[1])]
 }
 
 /// Asks for the cache line at an address that will be read soon; any address is fine.

@@ -22,10 +22,10 @@ pub fn store_words(to: &mut [u8; 64], a: I) {
     }
 }
 
-/// Loads `LANES` whole numbers and takes the same from each.
+/// Loads `LANES` whole numbers and adds the same to each.
 #[inline]
-pub fn load_less(from: &[i32; 16], less: i32) -> I {
-    from.map(|v| v - less)
+pub fn load_more(from: &[i32; 16], more: i32) -> I {
+    from.map(|v| v + more)
 }
 
 /// Loads `LANES` unsigned bytes, one to a lane.
@@ -65,17 +65,14 @@ pub fn table(a: I, entries: &[u8; 16]) -> I {
 }
 
 /// The exact dot product of `4 × N` codes of each lane, less `BIAS` each, with `4 × N` activations. Codes are
-/// unsigned bytes of at most `MAX`; `sums` are the sums of the activations of a group's halves, and `which` has a 1
-/// for each half that the codes cover.
+/// unsigned bytes of at most `MAX`; `minus` is minus the sum of the activations.
 #[inline]
 pub fn dot<const N: usize, const MAX: i32, const BIAS: i32>(
     codes: &[I; N],
     y: &[[i8; 4]; N],
-    sums: [i16; 2],
-    which: [i16; 2],
+    minus: i32,
 ) -> I {
-    let covered = i32::from(sums[0]) * i32::from(which[0]) + i32::from(sums[1]) * i32::from(which[1]);
-    let mut acc = [-BIAS * covered; 16];
+    let mut acc = [BIAS * minus; 16];
     for (code, y) in codes.iter().zip(y) {
         let y = y.map(i32::from);
         for (acc, code) in acc.iter_mut().zip(code) {
@@ -91,10 +88,9 @@ pub fn dot<const N: usize, const MAX: i32, const BIAS: i32>(
 pub fn dot2<const N: usize, const MAX: i32, const BIAS: i32>(
     codes: &[I; N],
     y: [&[[i8; 4]; N]; 2],
-    sums: [[i16; 2]; 2],
-    which: [i16; 2],
+    minus: [i32; 2],
 ) -> [I; 2] {
-    [dot::<N, MAX, BIAS>(codes, y[0], sums[0], which), dot::<N, MAX, BIAS>(codes, y[1], sums[1], which)]
+    [dot::<N, MAX, BIAS>(codes, y[0], minus[0]), dot::<N, MAX, BIAS>(codes, y[1], minus[1])]
 }
 
 /// Asks for the cache line at an address that will be read soon; any address is fine.

@@ -26,19 +26,17 @@ pub struct Lines(pub [[u8; 64]; 8]);
 #[derive(Clone, Copy, Debug)]
 pub struct Products(pub [[[i32; 16]; 16]; 2]);
 
-/// Multiplies the codes of a unit with sixteen tokens' activations of the same columns: `y` starts at the first token's
-/// 32 activations, and a token's lie `stride` bytes after those of the one before. With `HALVES` each half of the
+/// Multiplies the codes of a unit with sixteen tokens' activations of the same columns. With `HALVES` each half of the
 /// columns has products of its own, else only the first half of `out` is written. Nothing is taken out for a bias.
 #[inline]
 pub fn tile_dots<const HALVES: bool>(
     _tiles: &Tiles,
     codes: &Lines,
-    y: &[i8],
-    stride: usize,
+    y: &[[[i8; 4]; 8]; 16],
     out: &mut Products,
 ) {
     for token in 0..16 {
-        let y = &y[token * stride..][..32];
+        let y = y[token].as_flattened();
         let mut sums = [[0i32; 16]; 2];
         for (c, y) in y.iter().enumerate() {
             let sums = &mut sums[if HALVES { c / 16 } else { 0 }];
