@@ -127,6 +127,11 @@ impl Weight {
         self.bytes.len()
     }
 
+    /// Bytes that a product reads.
+    pub(crate) fn read_bytes(&self) -> usize {
+        self.packed.as_ref().map_or(self.bytes.len(), Panels::bytes)
+    }
+
     /// Bytes that are read from the file's map while the model runs.
     pub(crate) fn mapped_bytes(&self) -> usize {
         if matches!(self.packed, Some(Panels::Buffer(_))) { 0 } else { self.bytes.len() }
