@@ -14,7 +14,7 @@ use quantsmith_kernels::{ActGroup, Activations, KernelSet, OutMut, PANEL, Suppor
 use std::ops::Range;
 
 /// A matrix, some activations, and threads.
-pub(crate) struct Layer {
+pub struct Layer {
     team: Team,
     task: Task,
 }
@@ -64,16 +64,24 @@ impl Layer {
     ///
     /// # Errors
     /// * if a thread panicked, now or before
-    pub(crate) fn run(&mut self) -> Result<(), Error> {
+    pub fn run(&mut self) -> Result<(), Error> {
         let first = usize::from(self.task.quantises_alone());
         self.team.run(&self.task, first)
     }
 
     /// What came out, the rows of one token after those of another.
-    pub(crate) fn out(&self) -> &[f32] {
+    pub fn out(&self) -> &[f32] {
         let Task { out, tokens, rows, .. } = self.task;
         // SAFETY: no run is going on, and only runs write.
         unsafe { self.task.arena.view(out, tokens * rows) }
+    }
+}
+
+impl std::fmt::Debug for Layer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Task { rows, cols, tokens, threads, .. } = self.task;
+        let shape = [rows, cols, tokens];
+        f.debug_struct("Layer").field("shape", &shape).field("threads", &threads).finish_non_exhaustive()
     }
 }
 

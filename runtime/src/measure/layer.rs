@@ -48,7 +48,11 @@ impl LayerBench {
         LayerBench { format, rows, cols, threads, matrix }
     }
 
-    fn layer(&self, tier: Supported, tokens: usize) -> Result<Layer, Error> {
+    /// The layer with some tokens on a tier.
+    ///
+    /// # Errors
+    /// * if the system gives no memory or threads
+    pub fn layer(&self, tier: Supported, tokens: usize) -> Result<Layer, Error> {
         let x = (0..self.cols * tokens).map(|i| (i * 37 % 255) as f32 / 128.0 - 1.0).collect();
         let (kernels, matrix) = (self.format.kernels(tier), self.matrix.clone());
         Layer::new(kernels, tier, matrix, self.rows, self.cols, x, self.threads)

@@ -10,6 +10,7 @@ mod machine;
 mod time;
 mod work;
 
+pub use crate::exec::layer::Layer;
 pub use kernel::{Differs, KernelBench, KernelSpeed};
 pub use layer::LayerBench;
 pub use machine::Machine;
