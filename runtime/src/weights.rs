@@ -522,7 +522,7 @@ impl Packer {
 
 /// Anonymous memory, in large pages where the system has them.
 fn map(bytes: usize) -> Result<MmapMut, Error> {
-    let hint = "run with less packing, as --no-pack does, or with a smaller model";
+    let hint = "run with less packing, as --no-repack does, or with a smaller model";
     let buffer = MmapMut::map_anon(bytes).map_err(|_| Error::Memory {
         what: "interleaved weights",
         bytes: bytes as u64,
