@@ -45,6 +45,57 @@ fn run_gives_tokens_text_and_timings() {
 }
 
 #[test]
+fn a_profile_tells_where_the_time_of_both_phases_went() {
+    let tiny = tiny();
+    let run = |flags: &str| {
+        quantsmith!("run", "-m", &tiny.path, "-p", "abc").args("-n 9 --temp 0 --ignore-eos -t 2").args(flags)
+    };
+    let profile = &run("--json --profile").json()["profile"];
+    assert_eq!(keys(profile), ["prompt", "generation"]);
+    assert_eq!(
+        (profile["prompt"]["tokens"].as_u64(), profile["generation"]["tokens"].as_u64()),
+        (Some(5), Some(8))
+    );
+    for phase in ["prompt", "generation"] {
+        let steps = profile[phase]["steps"].as_array().expect("a list");
+        let sum = |key: &str| steps.iter().map(|step| step[key].as_f64().expect("a number")).sum::<f64>();
+        let ms = profile[phase]["ms"].as_f64().expect("a number");
+        // What is no step is called so, hence nothing is missing.
+        assert!((sum("ms") - ms).abs() < 0.01 * ms + 1e-6, "{phase}: {} of {ms}", sum("ms"));
+        assert!((sum("share") - 1.0).abs() < 0.01, "{phase}");
+        let of = |kind: &str| steps.iter().filter(|step| step["kind"] == kind).cloned().collect::<Vec<_>>();
+        // Two layers; one pass over the prompt, eight of one token.
+        let passes = if phase == "prompt" { 1 } else { 8 };
+        let attends: u64 = of("attend").iter().filter_map(|step| step["calls"].as_u64()).sum();
+        assert_eq!(attends, 2 * passes, "{phase}");
+        for product in of("product") {
+            assert_eq!(product["formats"], "F32");
+            assert!(product["gb_per_s"].as_f64().is_some_and(|speed| speed > 0.0));
+            assert!(product["waiting"].as_f64().is_some_and(|part| (0.0..=1.0).contains(&part)));
+        }
+        assert_eq!(of("other").len(), 1);
+    }
+    let draws =
+        profile["generation"]["steps"].as_array().and_then(|s| s.iter().find(|s| s["kind"] == "sampling"));
+    assert_eq!(draws.and_then(|step| step["calls"].as_u64()), Some(9));
+
+    let (plain, shown) = (run("").run(), run("-v --profile").run());
+    assert_eq!(shown.stdout, plain.stdout, "the same text, and the tables elsewhere");
+    for part in
+        ["prompt: 5 tokens, ", "generation: 8 tokens, ", "GB/s", "waiting", "attend", "sampling", "other"]
+    {
+        assert!(shown.stderr.contains(part), "{part} is not in {}", shown.stderr);
+    }
+    assert!(!plain.stderr.contains("waiting"));
+    assert!(run("--json").json().get("profile").is_none());
+    let nothing = run("--profile").args("-n 0").run();
+    assert!(
+        nothing.stderr.contains("prompt: 5 tokens") && !nothing.stderr.contains("generation:"),
+        "{nothing:?}"
+    );
+}
+
+#[test]
 fn run_with_no_tokens_gives_an_empty_text() {
     let tiny = tiny();
     let json = quantsmith!("run", "-m", &tiny.path, "-p", "abc", "--json").args("-n 0").json();

@@ -179,7 +179,7 @@ pub(crate) struct ModelArgs {
     #[arg(long, value_name = "TYPE", default_value = "f16", value_parser = cell_type)]
     cache_type_v: CellType,
     /// Use the weights as they lie in the file, without packing them for speed (-nr)
-    #[arg(long)]
+    #[arg(long, visible_alias = "no-pack")]
     pub(crate) no_repack: bool,
     #[command(flatten)]
     pub(crate) compat: Compat,
@@ -197,7 +197,8 @@ impl ModelArgs {
     }
 }
 
-fn cell_type(text: &str) -> Result<CellType, String> {
+/// Reads the name of a type of the cache.
+pub(crate) fn cell_type(text: &str) -> Result<CellType, String> {
     let found = CellType::ALL.into_iter().find(|ty| text.eq_ignore_ascii_case(ty.name()));
     found.ok_or_else(|| format!("accepted: {}", CellType::ALL.map(CellType::name).join(", ")))
 }
@@ -209,8 +210,8 @@ pub(crate) struct Compat {
     n_gpu_layers: Option<String>,
     #[arg(long, hide = true, value_name = "N", allow_negative_numbers = true)]
     threads_batch: Option<i32>,
-    #[arg(long, hide = true, value_name = "MODE", num_args = 0..=1, default_missing_value = "on")]
-    flash_attn: Option<Switch>,
+    #[arg(long, hide = true, value_name = "MODE", num_args = 0..=1, default_missing_value = "on", value_delimiter = ',')]
+    flash_attn: Vec<Switch>,
     #[arg(long, hide = true)]
     mlock: bool,
     #[arg(long, hide = true)]
@@ -233,8 +234,11 @@ pub(crate) struct Compat {
 /// A switch of llama.cpp that can be left to the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Switch {
+    #[value(alias = "1")]
     On,
+    #[value(alias = "0")]
     Off,
+    #[value(alias = "-1")]
     Auto,
 }
 
@@ -267,7 +271,7 @@ impl Compat {
             asked_twice.is_some() && asked_twice != threads,
             "-tb is ignored: prompt and generation use the same threads (-t)",
         );
-        warn(self.flash_attn == Some(Switch::Off), "-fa off is ignored: there is one kind of attention");
+        warn(self.flash_attn.contains(&Switch::Off), "-fa off is ignored: there is one kind of attention");
         warn(self.mlock, "--mlock is ignored: the file is mapped and not locked");
         warn(self.no_mmap, "--no-mmap is ignored: the file is always mapped");
         warn(self.numa.is_some(), "--numa is ignored: threads and memory are left to the system");

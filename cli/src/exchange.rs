@@ -19,6 +19,7 @@ use crate::escape::unescape;
 use crate::failure::Failure;
 use crate::generate::{End, Generator, Keep, Limit, Score, Timings};
 use crate::output::note;
+use crate::profile;
 use crate::prompt;
 use crate::promptcache::PromptCacheArgs;
 use crate::sampling::{SamplingArgs, texts};
@@ -77,6 +78,9 @@ struct ChatArgs {
     /// With --json: note the probability of each generated token, and the N most likely ones in its place
     #[arg(long, value_name = "N")]
     logprobs: Option<usize>,
+    /// Say afterwards what took how long, for the prompt and for generation; in the result with --json
+    #[arg(long)]
+    profile: bool,
     /// Show special tokens in the text, too (-sp)
     #[arg(long)]
     special: bool,
@@ -107,6 +111,8 @@ struct Report<'a> {
     timings: Speeds,
     isa: &'a str,
     threads: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    profile: Option<&'a profile::Report>,
 }
 
 #[derive(Serialize)]
@@ -179,6 +185,10 @@ impl ExchangeArgs {
             announce(&mode, &generator);
         }
         let mut session = Session::new(&model)?;
+        if self.chat.profile {
+            session.set_profile(true);
+            generator.set_profile();
+        }
         let cache = self.cache.open(&mut session, app.global.quiet)?;
         let mut talk = Talk {
             model: &model,
@@ -192,12 +202,12 @@ impl ExchangeArgs {
             out: (!app.global.json).then_some(&mut app.out),
             timings: Timings::default(),
         };
-        let (answer, timings) = match mode {
+        let (answer, timings, profile) = match mode {
             Mode::Raw(_) => {
                 let text = text.ok_or_else(no_prompt)?;
                 let answer = talk.complete(&text, wish.display_prompt)?;
                 talk.end()?;
-                (Some(answer), talk.timings)
+                (Some(answer), talk.timings, talk.generator.take_profile())
             }
             Mode::Chat { template, .. } => {
                 let mut conversation = Conversation::new(talk, template, system, self.context_shift);
@@ -210,13 +220,20 @@ impl ExchangeArgs {
                     Some(conversation.say(text.unwrap_or_default())?)
                 };
                 conversation.talk.end()?;
-                (answer, conversation.talk.timings)
+                let talk = &mut conversation.talk;
+                (answer, talk.timings, talk.generator.take_profile())
             }
         };
+        let profile = profile.map(|profile| profile.report(&timings, model.threads()));
         if let (true, Some(answer)) = (app.global.json, &answer) {
-            app.out.json(&report(&model, answer, self.chat.logprobs.is_some(), timings))?;
+            let report = report(&model, answer, self.chat.logprobs.is_some(), timings);
+            app.out.json(&Report { profile: profile.as_ref(), ..report })?;
         }
         app.out.flush()?;
+        if let (false, Some(profile)) = (app.global.json, &profile) {
+            note("");
+            note(profile.text().trim_end());
+        }
         if !app.global.quiet {
             note("");
             timings.report(model.load_ms());
@@ -337,6 +354,7 @@ fn report<'a>(model: &'a Model, answer: &'a Answer, logprobs: bool, timings: Tim
         },
         isa: model.isa().name(),
         threads: model.threads(),
+        profile: None,
     }
 }
 

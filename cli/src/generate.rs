@@ -10,6 +10,7 @@ use serde::Serialize;
 use crate::failure::Failure;
 use crate::logprob::{self, Position};
 use crate::output::note;
+use crate::profile::{self, Profile};
 use crate::table::counted;
 use crate::terminal::Interrupt;
 
@@ -134,6 +135,8 @@ pub(crate) struct Generator<'m> {
     /// Tokens of the prompt of this answer.
     prompt: usize,
     interrupt: Option<Interrupt>,
+    /// What takes how long, if that is asked for.
+    profile: Option<Profile>,
     /// The seed in use, unless nothing is left to chance.
     seed: Option<u64>,
 }
@@ -161,6 +164,7 @@ impl<'m> Generator<'m> {
             shift: None,
             prompt: 0,
             interrupt: None,
+            profile: None,
             seed,
         })
     }
@@ -173,6 +177,16 @@ impl<'m> Generator<'m> {
     /// Lets a person interrupt.
     pub(crate) fn set_interrupt(&mut self, interrupt: Interrupt) {
         self.interrupt = Some(interrupt);
+    }
+
+    /// Notes what takes how long, of a session that does so, too.
+    pub(crate) fn set_profile(&mut self) {
+        self.profile = Some(Profile::default());
+    }
+
+    /// What took how long, if that was asked for.
+    pub(crate) fn take_profile(&mut self) -> Option<Profile> {
+        self.profile.take()
     }
 
     /// The seed in use, for those who want the same text again; none when nothing is left to chance.
@@ -207,6 +221,9 @@ impl<'m> Generator<'m> {
             timings.prompt_tokens += part.len();
         }
         timings.prompt += start.elapsed();
+        if let Some(profile) = &mut self.profile {
+            profile::add(&mut profile.prompt, session.take_profile());
+        }
         Ok(whole)
     }
 
@@ -273,15 +290,22 @@ impl<'m> Generator<'m> {
         };
         timings.runs += made - 1;
         timings.generation += start.elapsed();
+        if let Some(profile) = &mut self.profile {
+            profile::add(&mut profile.generation, session.take_profile());
+        }
         Ok(end)
     }
 
     fn draw(&mut self, logits: &[f32], form: Option<&mut Constraint>) -> Result<u32, Failure> {
+        let start = self.profile.as_ref().map(|_| Instant::now());
         let id = match form {
             Some(form) => form.sample(&mut self.sampler, logits)?,
             None => self.sampler.sample(logits),
         };
         self.sampler.accept(id);
+        if let (Some(profile), Some(start)) = (&mut self.profile, start) {
+            profile.drawn = (profile.drawn.0 + 1, profile.drawn.1 + start.elapsed());
+        }
         if let Some(top) = self.logprobs {
             let top = logprob::top(logits, top)
                 .ok_or_else(|| Failure::run("the model's logits are no finite numbers"))?;

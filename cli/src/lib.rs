@@ -24,6 +24,7 @@ mod load;
 mod logprob;
 mod output;
 mod plot;
+mod profile;
 mod prompt;
 mod promptcache;
 mod sampling;

@@ -10,8 +10,7 @@ use crate::threads::team::Team;
 use quantsmith_kernels::ops::attention::Visible;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Which positions' logits are computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,12 +26,20 @@ pub enum Want {
 /// Time spent on one kind of step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StepTime {
+    /// The kind, as the plan names it: `product`, `attend`, `merge` or `rows`.
+    pub kind: &'static str,
+    /// The formats of the matrices that were multiplied, with blanks between; empty for other steps.
+    pub formats: String,
     /// The operations that were fused into the step.
     pub ops: String,
     /// How many such steps have run.
     pub count: u64,
-    /// The time in all.
+    /// The time in all, from the opening of the step to that of the next one.
     pub time: Duration,
+    /// The time that all threads together were at work on them; the rest of threads times `time` they waited.
+    pub busy: Duration,
+    /// Bytes of the matrices that were multiplied, each counted once for each step.
+    pub bytes: u64,
 }
 
 /// One conversation.
@@ -54,8 +61,16 @@ pub struct Session {
 /// Times of the steps of both plans.
 struct Profile {
     clock: Clock,
-    single: Vec<(u64, Duration)>,
-    batch: Vec<(u64, Duration)>,
+    single: Vec<Spent>,
+    batch: Vec<Spent>,
+}
+
+/// What a step of a plan has taken.
+#[derive(Clone, Copy, Default)]
+struct Spent {
+    count: u64,
+    time: Duration,
+    busy: Duration,
 }
 
 impl Session {
@@ -212,30 +227,43 @@ impl Session {
         let steps = |plan: &Plan| plan.steps.len();
         let (single, batch) = (steps(&self.model.single), steps(&self.model.batch));
         self.profile = on.then(|| Profile {
-            clock: Clock {
-                start: Instant::now(),
-                began: (0..=single.max(batch)).map(|_| AtomicU64::new(0)).collect(),
-            },
-            single: vec![(0, Duration::ZERO); single],
-            batch: vec![(0, Duration::ZERO); batch],
+            clock: Clock::new(single.max(batch)),
+            single: vec![Spent::default(); single],
+            batch: vec![Spent::default(); batch],
         });
     }
 
-    /// The times since [`Session::set_profile`], first of passes with one token, then of batches; the longest first.
-    pub fn profile(&self) -> [Vec<StepTime>; 2] {
-        let Some(profile) = &self.profile else { return [Vec::new(), Vec::new()] };
-        let collect = |plan: &Plan, times: &[(u64, Duration)]| {
-            let mut kinds: Vec<StepTime> = Vec::new();
-            for (step, &(count, time)) in plan.steps.iter().zip(times) {
-                match kinds.iter_mut().find(|kind| kind.ops == step.name) {
-                    Some(kind) => (kind.count, kind.time) = (kind.count + count, kind.time + time),
-                    None => kinds.push(StepTime { ops: step.name.clone(), count, time }),
+    /// The times since [`Session::set_profile`] or the last call of this, the longest first.
+    pub fn take_profile(&mut self) -> Vec<StepTime> {
+        let mut kinds: Vec<StepTime> = Vec::new();
+        let Some(profile) = &mut self.profile else { return kinds };
+        let model = &self.model;
+        let plans = [(&model.single, &mut profile.single), (&model.batch, &mut profile.batch)];
+        for (plan, all) in plans {
+            for (step, spent) in plan.steps.iter().zip(all) {
+                let Spent { count, time, busy } = std::mem::take(spent);
+                if count == 0 {
+                    continue;
+                }
+                let (formats, bytes) = model.multiplied(step);
+                let same = |known: &&mut StepTime| known.ops == step.name && known.formats == formats;
+                let bytes = bytes * count;
+                match kinds.iter_mut().find(same) {
+                    Some(known) => {
+                        known.count += count;
+                        known.time += time;
+                        known.busy += busy;
+                        known.bytes += bytes;
+                    }
+                    None => {
+                        let (kind, ops) = (step.body.name(), step.name.clone());
+                        kinds.push(StepTime { kind, formats, ops, count, time, busy, bytes });
+                    }
                 }
             }
-            kinds.sort_by_key(|kind| std::cmp::Reverse(kind.time));
-            kinds
-        };
-        [collect(&self.model.single, &profile.single), collect(&self.model.batch, &profile.batch)]
+        }
+        kinds.sort_by_key(|kind| std::cmp::Reverse(kind.time));
+        kinds
     }
 
     /// Tokens that have been in the context at once since it was last empty.
@@ -318,11 +346,12 @@ impl Session {
 impl Profile {
     /// Adds the times of the steps that have run.
     fn take(&mut self, plan: &Plan, steps: Range<usize>) {
-        let times = if plan.tokens == 1 { &mut self.single } else { &mut self.batch };
-        let began = |step: usize| self.clock.began[step].load(Ordering::Relaxed);
+        let spent = if plan.tokens == 1 { &mut self.single } else { &mut self.batch };
         for step in steps {
-            times[step].0 += 1;
-            times[step].1 += Duration::from_nanos(began(step + 1).saturating_sub(began(step)));
+            let (time, busy) = self.clock.take(step);
+            spent[step].count += 1;
+            spent[step].time += time;
+            spent[step].busy += busy;
         }
     }
 }

@@ -127,6 +127,11 @@ impl Weight {
         self.bytes.len()
     }
 
+    /// Bytes that a product reads.
+    pub(crate) fn read_bytes(&self) -> usize {
+        self.packed.as_ref().map_or(self.bytes.len(), Panels::bytes)
+    }
+
     /// Bytes that are read from the file's map while the model runs.
     pub(crate) fn mapped_bytes(&self) -> usize {
         if matches!(self.packed, Some(Panels::Buffer(_))) { 0 } else { self.bytes.len() }
@@ -517,7 +522,7 @@ impl Packer {
 
 /// Anonymous memory, in large pages where the system has them.
 fn map(bytes: usize) -> Result<MmapMut, Error> {
-    let hint = "run with less packing, as --no-pack does, or with a smaller model";
+    let hint = "run with less packing, as --no-repack does, or with a smaller model";
     let buffer = MmapMut::map_anon(bytes).map_err(|_| Error::Memory {
         what: "interleaved weights",
         bytes: bytes as u64,

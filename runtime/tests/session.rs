@@ -195,16 +195,27 @@ fn two_sessions_of_one_model_do_not_disturb_each_other() {
 fn a_profile_tells_the_time_of_each_kind_of_step() {
     let model = model("llama", Shape::default(), 16);
     let mut session = Session::new(&model).expect("a session");
-    assert_eq!(session.profile(), [vec![], vec![]]);
+    assert_eq!(session.take_profile(), []);
     session.set_profile(true);
     session.eval(&tokens(17), Want::Last, &mut quiet).expect("room");
-    let [single, batch] = session.profile();
+    let times = session.take_profile();
     let layers = model.hparams().layers.len() as u64;
-    let count = |times: &[quantsmith::StepTime], part: &str| -> u64 {
-        times.iter().filter(|t| t.ops.contains(part)).map(|t| t.count).sum()
-    };
-    assert_eq!((count(&single, "gate"), count(&batch, "attend")), (layers, layers));
-    assert!(single.iter().map(|t| t.time.as_nanos()).sum::<u128>() > 0);
+    let count = |part: &str| -> u64 { times.iter().filter(|t| t.ops.contains(part)).map(|t| t.count).sum() };
+    // A batch of sixteen, and one token after it.
+    assert_eq!((count("gate"), count("attend")), (2 * layers, 2 * layers));
+    let logits = model.plan().decode.nodes.last().map(|node| node.ops.clone()).expect("steps");
+    assert_eq!(times.iter().find(|t| t.ops == logits).map(|t| t.count), Some(1), "the batch has none");
+    assert!(times.is_sorted_by_key(|t| std::cmp::Reverse(t.time)));
+    for step in &times {
+        assert!(step.count > 0 && !step.busy.is_zero(), "{step:?}");
+        assert_eq!(
+            (step.kind == "product", step.kind == "product"),
+            (step.bytes > 0, !step.formats.is_empty())
+        );
+        let most = step.time * model.threads() as u32;
+        assert!(step.busy <= most, "{step:?}");
+    }
+    assert_eq!(session.take_profile(), [], "taken once");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
-use quantsmith::measure::{Budget, KernelBench, Machine};
+use quantsmith::measure::{Budget, Differs, KernelBench, KernelSpeed, LayerBench, Machine};
 use quantsmith::threads::Topology;
 use quantsmith_kernels::{Format, Registry, Supported};
 use serde::Serialize;
@@ -29,6 +29,9 @@ pub(crate) struct Kernels {
     #[arg(short, long, value_delimiter = ',', default_values_t = [1, 512], value_name = "N",
           value_parser = clap::value_parser!(u32).range(1..=4096))]
     batch: Vec<u32>,
+    /// Time whole layers as models run them: activations are quantised, too, and the caches keep what fits in them
+    #[arg(long)]
+    layer: bool,
     /// Also draw the speeds into an SVG file
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
@@ -49,7 +52,7 @@ struct Row {
     rows: usize,
     cols: usize,
     batch: usize,
-    /// Seconds of one panel of sixteen rows on one thread.
+    /// Seconds of one panel of sixteen rows on one thread, or of a whole layer.
     seconds: f64,
     spread: f64,
     runs: usize,
@@ -68,9 +71,34 @@ struct Limit {
 #[derive(Serialize)]
 struct Report {
     threads: usize,
+    /// Whether whole layers were timed.
+    layer: bool,
     read_gb_per_s: f64,
     multiply: Vec<Limit>,
     kernels: Vec<Row>,
+}
+
+/// What is timed.
+enum Bench<'m> {
+    Kernel(KernelBench<'m>),
+    Layer(LayerBench),
+}
+
+impl Bench<'_> {
+    /// Checks and times one tier.
+    fn time(&mut self, tier: Supported, batch: usize) -> Result<KernelSpeed, Failure> {
+        let differs = |e: Differs| Failure::run(e.to_string());
+        match self {
+            Bench::Kernel(bench) => {
+                bench.check(tier, batch).map_err(differs)?;
+                Ok(bench.time(tier, batch, Budget::default()))
+            }
+            Bench::Layer(bench) => {
+                bench.check(tier, batch)?.map_err(differs)?;
+                Ok(bench.time(tier, batch, Budget::default())?)
+            }
+        }
+    }
 }
 
 impl Kernels {
@@ -84,13 +112,12 @@ impl Kernels {
         let bar = self.bar(app, formats.len() * tiers.len() * self.batch.len());
         let mut kernels = Vec::new();
         for format in &formats {
-            let mut bench = KernelBench::new(format, self.shape.0, self.shape.1, app.tier, &mut machine);
+            let mut bench = self.bench(format, app.tier, &mut machine);
             for (&tier, multiply) in tiers.iter().zip(&multiply) {
                 bar.set_message(format!("{} {}", format.name, tier.tier().name()));
                 for &batch in &self.batch {
                     let batch = batch as usize;
-                    bench.check(tier, batch).map_err(|e| Failure::run(e.to_string()))?;
-                    let speed = bench.time(tier, batch, Budget::default());
+                    let speed = bench.time(tier, batch)?;
                     let share = if batch == 1 { speed.read / read } else { speed.operations / multiply };
                     kernels.push(Row {
                         format: format.name,
@@ -112,11 +139,20 @@ impl Kernels {
         bar.finish_and_clear();
         let limit = |(tier, gops): (&Supported, &f64)| Limit { isa: tier.tier().name(), gops: gops / 1e9 };
         let multiply = tiers.iter().zip(&multiply).map(limit).collect();
-        let report = Report { threads, read_gb_per_s: read / 1e9, multiply, kernels };
+        let report = Report { threads, layer: self.layer, read_gb_per_s: read / 1e9, multiply, kernels };
         if let Some(path) = &self.svg {
             write_file(path, &self.plot(&report, &tiers).svg())?;
         }
         if app.global.json { app.out.json(&report) } else { app.out.text(&text(&report)) }
+    }
+
+    fn bench<'m>(&self, format: &'static Format, tier: Supported, machine: &'m mut Machine) -> Bench<'m> {
+        let (rows, cols) = self.shape;
+        if self.layer {
+            Bench::Layer(LayerBench::new(format, rows, cols, tier, machine.threads()))
+        } else {
+            Bench::Kernel(KernelBench::new(format, rows, cols, tier, machine))
+        }
     }
 
     fn formats(&self, registry: &Registry) -> Result<Vec<&'static Format>, Failure> {
@@ -160,11 +196,12 @@ impl Kernels {
                 values[at] = Some(if batch == 1 { row.gb_per_s } else { row.gops });
             }
         }
+        let what = if self.layer { "layers" } else { "kernels" };
         let unit = if batch == 1 { "GB/s of weights" } else { "GOPS" };
         let tokens = if batch == 1 { "token" } else { "tokens" };
         Plot {
             title: format!(
-                "{unit}, {}x{} with {batch} {tokens}, {} threads",
+                "{unit}, {what} of {}x{} with {batch} {tokens}, {} threads",
                 self.shape.0, self.shape.1, report.threads
             ),
             series: tiers.iter().map(|tier| tier.tier().name().to_owned()).collect(),
@@ -179,11 +216,15 @@ fn text(report: &Report) -> String {
     for limit in &report.multiply {
         out.push_str(&format!(", {} multiplies at {:.0} GOPS", limit.isa, limit.gops));
     }
-    out.push_str("\nshare: of reading for a batch of 1, of multiplying for larger ones; spread: half the middle half\n\n");
+    let what = if report.layer { "a whole layer" } else { "sixteen rows on one thread" };
+    out.push_str(&format!(
+        "\nµs: {what}; share: of reading for a batch of 1, of multiplying for larger ones; spread: half the middle half\n\n"
+    ));
     let mut table = Table::new([
         ("format", Align::Left),
         ("isa", Align::Left),
         ("batch", Align::Right),
+        ("µs", Align::Right),
         ("GB/s", Align::Right),
         ("GOPS", Align::Right),
         ("share", Align::Right),
@@ -194,6 +235,7 @@ fn text(report: &Report) -> String {
             row.format.to_owned(),
             row.isa.to_owned(),
             row.batch.to_string(),
+            format!("{:.2}", 1e6 * row.seconds),
             format!("{:.2}", row.gb_per_s),
             format!("{:.1}", row.gops),
             format!("{:.0} %", 100.0 * row.share),

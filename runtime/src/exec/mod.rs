@@ -15,6 +15,7 @@
 //! The comments at the unsafe lines name these by number.
 
 mod attention;
+pub(crate) mod layer;
 mod product;
 mod rows;
 pub(crate) mod split;
@@ -35,7 +36,7 @@ use quantsmith_kernels::{ActGroup, Activations, ActivationsMut, Supported};
 use split::Split;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// The float operations of one tier.
 #[derive(Clone, Copy, Debug)]
@@ -70,10 +71,28 @@ pub(crate) struct Engine {
     pub(crate) operations: Operations,
 }
 
-/// When each step began, in nanoseconds since `start`.
+/// What the steps of a pass take, in nanoseconds.
 pub(crate) struct Clock {
-    pub(crate) start: Instant,
-    pub(crate) began: Vec<AtomicU64>,
+    start: Instant,
+    /// When each step began, since `start`; one more is the end of the last.
+    began: Vec<AtomicU64>,
+    /// How long threads were at work on each, all together.
+    busy: Vec<AtomicU64>,
+}
+
+impl Clock {
+    /// A clock for so many steps.
+    pub(crate) fn new(steps: usize) -> Self {
+        let zeros = |count: usize| (0..count).map(|_| AtomicU64::new(0)).collect();
+        Clock { start: Instant::now(), began: zeros(steps + 1), busy: zeros(steps) }
+    }
+
+    /// How long a step of a pass that is over took, and how long threads were at work on it; forgets the latter.
+    pub(crate) fn take(&self, step: usize) -> (Duration, Duration) {
+        let began = |step: usize| self.began[step].load(Ordering::Relaxed);
+        let time = began(step + 1).saturating_sub(began(step));
+        (Duration::from_nanos(time), Duration::from_nanos(self.busy[step].swap(0, Ordering::Relaxed)))
+    }
 }
 
 /// One forward pass.
@@ -97,8 +116,8 @@ pub(crate) struct Pass<'a> {
 
 impl Work for Pass<'_> {
     fn chunks(&self, step: usize) -> Option<usize> {
-        if let Some(began) = self.clock.and_then(|c| c.began.get(step).zip(Some(c.start))) {
-            began.0.store(began.1.elapsed().as_nanos() as u64, Ordering::Relaxed);
+        if let Some(clock) = self.clock {
+            clock.began[step].store(clock.start.elapsed().as_nanos() as u64, Ordering::Relaxed);
         }
         if step >= self.end {
             return None;
@@ -107,6 +126,15 @@ impl Work for Pass<'_> {
     }
 
     fn run(&self, claim: Claim) {
+        let Some(clock) = self.clock else { return self.chunk(claim) };
+        let begin = Instant::now();
+        self.chunk(claim);
+        clock.busy[claim.step].fetch_add(begin.elapsed().as_nanos() as u64, Ordering::Relaxed);
+    }
+}
+
+impl Pass<'_> {
+    fn chunk(&self, claim: Claim) {
         let step = &self.plan.steps[claim.step];
         let thread = claim.thread;
         if claim.first && !step.prologue.is_empty() {
@@ -140,9 +168,7 @@ impl Work for Pass<'_> {
             Body::Merge(attend) => self.merge(attend, claim.chunk, thread),
         }
     }
-}
 
-impl Pass<'_> {
     /// How many rows a step works on.
     fn rows(&self, rows: Rows) -> usize {
         match rows {

@@ -9,7 +9,7 @@ use quantsmith_kernels::{Activations, OutMut, PANEL};
 use std::ops::Range;
 
 /// Panels of a piece, when there are several tokens: what a piece gives stays in the cache until it is worked on.
-const PIECE: usize = 4;
+pub(super) const PIECE: usize = 4;
 
 impl Pass<'_> {
     /// Runs the parts one after the other; `units` counts the panels of all of them.

@@ -15,7 +15,7 @@ use super::time::{Budget, Times, repeat};
 use super::work::{Tokens, weights};
 
 /// Seconds that a run should take.
-const RUN: f64 = 0.02;
+pub(super) const RUN: f64 = 0.02;
 
 /// A format's matrix in the machine's memory, ready to be measured on any tier.
 pub struct KernelBench<'m> {
@@ -30,7 +30,7 @@ pub struct KernelBench<'m> {
 /// How fast a kernel is.
 #[derive(Clone, Debug)]
 pub struct KernelSpeed {
-    /// Times of one panel with all tokens on one of the threads.
+    /// Times of one panel with all tokens on one of the threads, or of a whole layer.
     pub times: Times,
     /// Bytes of weights read in a second, on all threads.
     pub read: f64,
@@ -44,6 +44,12 @@ pub struct Differs {
     format: &'static str,
     tier: &'static str,
     tokens: usize,
+}
+
+impl Differs {
+    pub(super) fn new(format: &Format, tier: Supported, tokens: usize) -> Self {
+        Differs { format: format.name, tier: tier.tier().name(), tokens }
+    }
 }
 
 impl fmt::Display for Differs {
@@ -108,7 +114,7 @@ impl<'m> KernelBench<'m> {
         if run(tier) == run(Supported::SCALAR) {
             return Ok(());
         }
-        Err(Differs { format: self.format.name, tier: tier.tier().name(), tokens })
+        Err(Differs::new(self.format, tier, tokens))
     }
 
     /// Times the product with some tokens on a tier.

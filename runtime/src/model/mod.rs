@@ -298,6 +298,20 @@ impl Model {
         }
     }
 
+    /// The formats of the matrices that a step multiplies, with blanks between, and the bytes that it reads of them.
+    pub(crate) fn multiplied(&self, step: &Step) -> (String, u64) {
+        let mut formats: Vec<&str> = Vec::new();
+        let mut bytes = 0;
+        for part in step.body.parts() {
+            let weight = self.engine.weights.matrix(part.weight);
+            bytes += weight.read_bytes() as u64;
+            if !formats.contains(&weight.format().name) {
+                formats.push(weight.format().name);
+            }
+        }
+        (formats.join(" "), bytes)
+    }
+
     /// Bytes of the arena of a session: as many as the larger plan needs.
     pub(crate) fn arena_bytes(&self) -> usize {
         let bytes = |plan: &Plan| plan.common + self.threads * plan.own;

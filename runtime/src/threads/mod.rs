@@ -73,6 +73,12 @@ impl Topology {
     }
 }
 
+/// How many threads the system runs at once: the CPUs of the affinity mask, whatever share of their time there is.
+fn allowed() -> usize {
+    let known = system::allowed().map(|ids| ids.len()).filter(|&count| count > 0);
+    known.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from))
+}
+
 #[cfg(target_os = "linux")]
 mod system {
     use std::fs;
@@ -136,6 +142,32 @@ mod tests {
         // Eight fast cores without hardware threads beside four with them.
         let hybrid: Vec<_> = (0..8).map(Some).chain([8, 8, 10, 10].map(Some)).collect();
         assert_eq!(machine(&hybrid, None).threads, 10);
+    }
+
+    #[test]
+    fn an_affinity_mask_counts_the_cores_that_are_in_it() {
+        let of = |ids: &[usize], core: fn(usize) -> usize| {
+            let allowed = ids.iter().map(|&id| LogicalCpu { id, core: Some(core(id)) }).collect();
+            Topology { allowed, quota: None }.choose().threads
+        };
+        // Siblings are n and n + 8, as servers number them, or 2n and 2n + 1.
+        assert_eq!(of(&[0, 1, 2, 8, 9, 10], |id| id % 8), 3);
+        assert_eq!(of(&[0, 8], |id| id % 8), 1);
+        assert_eq!(of(&[1, 3, 5, 7], |id| id / 2 * 2), 4);
+        assert_eq!(of(&[2, 3], |id| id / 2 * 2), 1);
+        // Six fast cores with hardware threads and eight slow ones without, of which a mask leaves the slow ones.
+        let hybrid = |id: usize| if id < 12 { id / 2 * 2 } else { id };
+        assert_eq!(of(&(0..20).collect::<Vec<_>>(), hybrid), 14);
+        assert_eq!(of(&(12..20).collect::<Vec<_>>(), hybrid), 8);
+        // Some cores are known and others are not, as where only some are online.
+        let partly = [Some(0), Some(0), None, None];
+        assert_eq!(machine(&partly, None).threads, 3);
+        assert_eq!(machine(&partly, Some(2)).reason, "a quota of 2 of 3 cores");
+    }
+
+    #[test]
+    fn a_team_may_run_on_all_of_the_affinity_mask_whatever_the_quota() {
+        assert_eq!(allowed(), Topology::detect().allowed.len());
     }
 
     #[test]

@@ -9,7 +9,8 @@
 //! when all of its chunks are done, whoever did them, and a thread that the system does not run holds nobody up
 //! unless it holds a chunk. So more threads than cores, or another busy process, cost little, and fast cores take
 //! chunks from slow ones. A thread that finds no chunk spins briefly and then sleeps; it is woken only when fewer
-//! threads are awake than there are cores, so of too many threads some sleep on.
+//! threads are awake than there are cores, so of too many threads some sleep on. While more are awake than there are
+//! cores, none spins.
 //!
 //! A chunk's claim is the permission to look at the job: as long as a chunk is not done, the pass cannot end, so the
 //! caller cannot leave [`Team::run`] and what it lent stays valid. Nothing is read through the job without a claim.
@@ -111,8 +112,7 @@ fn word(serial: u64, chunks: u64) -> u64 {
 impl Team {
     /// Starts `threads - 1` workers.
     pub(crate) fn new(threads: usize) -> Result<Team, Error> {
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        Self::with(threads, cores, SPIN)
+        Self::with(threads, super::allowed(), SPIN)
     }
 
     /// A team on so many cores, whose threads spin so long before they sleep.
@@ -252,16 +252,23 @@ impl Shared {
         #[cfg(test)]
         tests::dawdle();
         // A single chunk is for the thread that opens the step; nobody need wake for it.
-        if chunks == 0 || chunks > 1 && self.asleep.0.load(Ordering::SeqCst) > 0 {
+        if chunks == 0 || chunks > 1 && self.awake(Ordering::SeqCst) < self.threads.min(self.cores) {
             self.call(chunks == 0);
         }
+    }
+
+    /// How many threads do not sleep, or have been called.
+    fn awake(&self, order: Ordering) -> u32 {
+        self.threads.saturating_sub(self.asleep.0.load(order))
     }
 
     /// Waits until another step is open than the one with this serial number, or the team ends.
     fn wait(&self, serial: u64, caller: bool) {
         let waiting =
             |order| parts(self.word.0.load(order)).0 == serial && !self.stop.load(Ordering::Relaxed);
-        for _ in 0..self.spins {
+        // A thread too many would spin on a core that one with a chunk waits for.
+        let spins = if self.awake(Ordering::Relaxed) > self.cores { 0 } else { self.spins };
+        for _ in 0..spins {
             if !waiting(Ordering::Acquire) {
                 return;
             }

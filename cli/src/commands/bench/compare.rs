@@ -18,8 +18,12 @@ pub(super) struct Earlier {
     n_gen: usize,
     #[serde(default)]
     n_depth: usize,
-    #[serde(default)]
     isa: Option<String>,
+    n_batch: Option<usize>,
+    n_ubatch: Option<usize>,
+    type_k: Option<String>,
+    type_v: Option<String>,
+    repack: Option<bool>,
     samples_ts: Vec<f64>,
 }
 
@@ -54,6 +58,11 @@ pub(super) fn table(before: &[Earlier], now: &[Record]) -> Table {
                 == (record.n_prompt, record.n_gen, record.n_depth, record.n_threads)
                 && (e.model_type == record.model_type || e.model_size == record.model_size)
                 && e.isa.as_deref().is_none_or(|isa| isa == record.isa)
+                && e.n_batch.is_none_or(|n| n == record.n_batch)
+                && e.n_ubatch.is_none_or(|n| n == record.n_ubatch)
+                && e.type_k.as_deref().is_none_or(|ty| ty == record.type_k)
+                && e.type_v.as_deref().is_none_or(|ty| ty == record.type_v)
+                && e.repack.is_none_or(|repack| repack == record.repack)
         };
         let (then, ratio) = match before.iter().find(same) {
             Some(earlier) => {

@@ -12,10 +12,11 @@ use std::time::{Duration, Instant, SystemTime};
 use clap::{Args, ValueEnum};
 use quantsmith::measure::Machine;
 use quantsmith::threads::Topology;
-use quantsmith::{LoadOptions, Model, Session, Want};
+use quantsmith::{CacheTypes, CellType, LoadOptions, Model, Session, Want};
 use quantsmith_kernels::Supported;
 
 use crate::App;
+use crate::args::cell_type;
 use crate::failure::Failure;
 use crate::output::{note, write_file};
 use crate::plot::Plot;
@@ -31,22 +32,28 @@ pub(crate) struct Bench {
     model: Vec<PathBuf>,
     /// Prompt lengths, as a list or range: 512  1,8  0-512+128  1-64*2; 0 measures none
     #[arg(short = 'p', long, value_name = "N", default_value = "512")]
-    n_prompt: Numbers,
+    n_prompt: Vec<Numbers>,
     /// Numbers of generated tokens
     #[arg(short = 'n', long, value_name = "N", default_value = "128")]
-    n_gen: Numbers,
+    n_gen: Vec<Numbers>,
     /// A prompt and the tokens generated after it, timed together (-pg); may be given again
     #[arg(long, value_name = "PP,TG")]
     prompt_gen: Vec<Pair>,
     /// Tokens that are in the context before the clock starts
     #[arg(short = 'd', long, value_name = "N", default_value = "0")]
-    n_depth: Numbers,
+    n_depth: Vec<Numbers>,
     /// Largest number of prompt tokens in one call
     #[arg(short, long, value_name = "N", default_value = "2048")]
-    batch_size: Numbers,
+    batch_size: Vec<Numbers>,
     /// Largest number of prompt tokens evaluated at once (-ub)
     #[arg(long, value_name = "N", default_value = "512")]
-    ubatch_size: Numbers,
+    ubatch_size: Vec<Numbers>,
+    /// Types of the keys in the cache: f32, f16, q8_0 or q4_0 (-ctk)
+    #[arg(long, value_name = "TYPE", default_value = "f16", value_parser = cell_type, value_delimiter = ',')]
+    cache_type_k: Vec<CellType>,
+    /// Types of the values in the cache (-ctv)
+    #[arg(long, value_name = "TYPE", default_value = "f16", value_parser = cell_type, value_delimiter = ',')]
+    cache_type_v: Vec<CellType>,
     /// How often each test is repeated
     #[arg(short, long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     repetitions: u32,
@@ -57,8 +64,11 @@ pub(crate) struct Bench {
     #[arg(long)]
     progress: bool,
     /// Use the weights as they lie in the file (-nr)
-    #[arg(long)]
+    #[arg(long, visible_alias = "no-pack")]
     no_repack: bool,
+    #[arg(long, hide = true, value_name = "0|1", default_value = "1", value_delimiter = ',', conflicts_with = "no_repack",
+          value_parser = clap::value_parser!(u8).range(..=1))]
+    repack: Vec<u8>,
     /// Output format
     #[arg(short, long, value_enum, value_name = "FORMAT", default_value_t = Form::Md)]
     output: Form,
@@ -100,6 +110,8 @@ struct Setting {
     ubatch: usize,
     threads: usize,
     tier: Supported,
+    cache: CacheTypes,
+    pack: bool,
 }
 
 impl Bench {
@@ -119,8 +131,7 @@ impl Bench {
                     self.tell(&records, path, *test);
                     std::thread::sleep(Duration::from_secs(self.delay));
                     let times = self.measure(&mut session, *test, setting.batch)?;
-                    let record = describe(&model, path, setting, *test, &times, machine, !self.no_repack);
-                    records.push(record);
+                    records.push(describe(&model, path, setting, *test, &times, machine));
                 }
             }
         }
@@ -142,9 +153,9 @@ impl Bench {
     /// The tests, those of prompts first.
     fn tests(&self) -> Result<Vec<Test>, Failure> {
         let mut tests = Vec::new();
-        for &depth in &self.n_depth.0 {
-            let prompts = self.n_prompt.0.iter().map(|&prompt| Test { prompt, generated: 0, depth });
-            let gens = self.n_gen.0.iter().map(|&generated| Test { prompt: 0, generated, depth });
+        for depth in all(&self.n_depth) {
+            let prompts = all(&self.n_prompt).map(|prompt| Test { prompt, generated: 0, depth });
+            let gens = all(&self.n_gen).map(|generated| Test { prompt: 0, generated, depth });
             let pairs =
                 self.prompt_gen.iter().map(|&Pair(prompt, generated)| Test { prompt, generated, depth });
             tests.extend(prompts.chain(gens).chain(pairs).filter(|test| test.prompt + test.generated > 0));
@@ -155,23 +166,33 @@ impl Bench {
         Ok(tests)
     }
 
+    /// Every combination of what a model is loaded for.
     fn settings(&self, app: &App) -> Result<Vec<Setting>, Failure> {
-        let mut all = Vec::new();
         let threads = match app.global.thread_list() {
             [] => &[Topology::detect().choose().threads][..],
             list => list,
         };
-        for tier in app.global.tiers()? {
-            for &batch in &self.batch_size.0 {
-                for &ubatch in &self.ubatch_size.0 {
-                    if batch == 0 || ubatch == 0 {
-                        return Err(Failure::usage("-b and -ub must be at least 1"));
-                    }
-                    all.extend(threads.iter().map(|&threads| Setting { batch, ubatch, threads, tier }));
-                }
-            }
+        if all(&self.batch_size).chain(all(&self.ubatch_size)).any(|n| n == 0) {
+            return Err(Failure::usage("-b and -ub must be at least 1"));
         }
-        Ok(all)
+        let mut settings = vec![Setting {
+            batch: 0,
+            ubatch: 0,
+            threads: 0,
+            tier: app.tier,
+            cache: CacheTypes::default(),
+            pack: !self.no_repack,
+        }];
+        vary(&mut settings, app.global.tiers()?, |s, tier| s.tier = tier);
+        vary(&mut settings, all(&self.batch_size), |s, batch| s.batch = batch);
+        vary(&mut settings, all(&self.ubatch_size), |s, ubatch| s.ubatch = ubatch);
+        vary(&mut settings, self.cache_type_k.iter().copied(), |s, keys| s.cache.keys = keys);
+        vary(&mut settings, self.cache_type_v.iter().copied(), |s, values| s.cache.values = values);
+        if !self.no_repack {
+            vary(&mut settings, self.repack.iter().copied(), |s, repack| s.pack = repack == 1);
+        }
+        vary(&mut settings, threads.iter().copied(), |s, threads| s.threads = threads);
+        Ok(settings)
     }
 
     fn load(
@@ -190,7 +211,8 @@ impl Bench {
                 threads: Some(setting.threads),
                 context: Some(u32::try_from(context).map_err(|_| Failure::usage("a context beyond 2^32"))?),
                 ubatch: setting.ubatch.min(setting.batch),
-                pack: !self.no_repack,
+                cache: setting.cache,
+                pack: setting.pack,
                 ..LoadOptions::default()
             },
         )?)
@@ -236,6 +258,26 @@ impl Bench {
     }
 }
 
+/// The numbers of a flag that may be given several times.
+fn all(numbers: &[Numbers]) -> impl Iterator<Item = usize> {
+    numbers.iter().flat_map(|numbers| numbers.0.iter().copied())
+}
+
+/// Replaces each setting by as many as there are values.
+fn vary<T: Copy>(
+    settings: &mut Vec<Setting>,
+    values: impl IntoIterator<Item = T>,
+    set: impl Fn(&mut Setting, T),
+) {
+    let values: Vec<T> = values.into_iter().collect();
+    let one = |setting: Setting, value: T| {
+        let mut setting = setting;
+        set(&mut setting, value);
+        setting
+    };
+    *settings = settings.iter().flat_map(|s| values.iter().map(|v| one(*s, *v))).collect();
+}
+
 fn describe(
     model: &Model,
     path: &std::path::Path,
@@ -243,7 +285,6 @@ fn describe(
     test: Test,
     times: &[Duration],
     read: f64,
-    repack: bool,
 ) -> Record {
     let tokens = (test.prompt + test.generated) as f64;
     let samples_ns: Vec<u64> =
@@ -274,8 +315,8 @@ fn describe(
         cpu_mask: "0x0",
         cpu_strict: false,
         poll: 0,
-        type_k: "f16",
-        type_v: "f16",
+        type_k: setting.cache.keys.name(),
+        type_v: setting.cache.values.name(),
         n_gpu_layers: 0,
         n_cpu_moe: 0,
         split_mode: "none",
@@ -290,7 +331,7 @@ fn describe(
         embeddings: false,
         no_op_offload: false,
         no_host: false,
-        repack,
+        repack: setting.pack,
         fit_target: 0,
         fit_min_ctx: 0,
         n_prompt: test.prompt,
@@ -370,31 +411,48 @@ fn write(records: &[Record], form: Form) -> Result<String, Failure> {
     })
 }
 
-/// The table that people paste: llama-bench's columns, those that differ between tests, and ours.
+/// A column that is shown where it is not as usual.
+type Extra = (&'static str, &'static str, fn(&Record) -> String);
+
+/// Columns of the table by which tests may differ, and their usual values.
+const EXTRAS: [Extra; 5] = [
+    ("n_batch", "2048", |r| r.n_batch.to_string()),
+    ("n_ubatch", "512", |r| r.n_ubatch.to_string()),
+    ("type_k", "f16", |r| r.type_k.to_owned()),
+    ("type_v", "f16", |r| r.type_v.to_owned()),
+    ("repack", "1", |r| u8::from(r.repack).to_string()),
+];
+
+/// The table that people paste: llama-bench's columns, those whose values are not the usual ones, and ours.
 fn markdown(records: &[Record]) -> Table {
-    let mut table = Table::new([
+    let extras: Vec<Extra> =
+        EXTRAS.into_iter().filter(|(_, usual, of)| records.iter().any(|r| of(r) != *usual)).collect();
+    let head = [
         ("model", Align::Left),
         ("size", Align::Right),
         ("params", Align::Right),
         ("backend", Align::Left),
         ("threads", Align::Right),
-        ("isa", Align::Left),
-        ("test", Align::Right),
-        ("t/s", Align::Right),
-        ("of roof", Align::Right),
-    ]);
+    ];
+    let tail =
+        [("isa", Align::Left), ("test", Align::Right), ("t/s", Align::Right), ("of roof", Align::Right)];
+    let between = extras.iter().map(|(name, ..)| (*name, Align::Right));
+    let mut table = Table::new(head.into_iter().chain(between).chain(tail));
     for r in records {
-        table.row([
+        let head = [
             r.model_type.clone(),
             bytes(r.model_size),
             count(r.model_n_params),
             r.backends.to_owned(),
             r.n_threads.to_string(),
+        ];
+        let tail = [
             r.isa.to_owned(),
             r.test(),
             format!("{:.2} ± {:.2}", r.avg_ts, r.stddev_ts),
             r.roof.map_or_else(|| "-".into(), |roof| format!("{:.0} %", 100.0 * roof)),
-        ]);
+        ];
+        table.row(head.into_iter().chain(extras.iter().map(|(_, _, of)| of(r))).chain(tail));
     }
     table
 }
