@@ -10,7 +10,7 @@ use crate::graph::arena::{ALIGN, Arena};
 use crate::threads::team::{Claim, Team, Work};
 use quantsmith_kernels::act::GROUP;
 use quantsmith_kernels::ops::quantise;
-use quantsmith_kernels::{ActGroup, Activations, KernelSet, OutMut, PANEL, Supported};
+use quantsmith_kernels::{ActGroup, Activations, ActivationsMut, KernelSet, OutMut, PANEL, Supported};
 use std::ops::Range;
 
 /// A matrix, some activations, and threads.
@@ -131,16 +131,14 @@ impl Task {
 
     /// Quantises some tokens into an area.
     fn quantise(&self, area: usize, tokens: Range<usize>) {
-        let padded = Activations::padded(self.cols);
-        let (codes_at, groups_at) = (area * self.area, area * self.area + self.codes());
+        let at = area * self.area;
+        let codes = self.arena.pointer(at, self.codes());
+        let groups = self.arena.pointer(at + self.codes(), self.codes() / GROUP);
+        // SAFETY: the area of this thread, or a common one, of which the rows of these tokens belong to this chunk alone.
+        let mut out = unsafe { ActivationsMut::from_raw(codes, groups, self.cols, self.tokens) };
         for token in tokens {
             let x = &self.x[token * self.cols..][..self.cols];
-            // SAFETY: the area of this thread, or rows of the common one that belong to this chunk alone.
-            let codes = unsafe { self.arena.view_mut(codes_at + token * padded, padded) };
-            let groups_at = groups_at + token * (padded / GROUP) * size_of::<ActGroup>();
-            // SAFETY: as above.
-            let groups = unsafe { self.arena.view_mut(groups_at, padded / GROUP) };
-            self.quantise.quantise(x, codes, groups);
+            self.quantise.quantise(x, &mut out, token, 0);
         }
     }
 
