@@ -143,19 +143,28 @@ pub type Parts<'a> = dyn Fn(&[u8], &mut [f32; MAX_GROUPS], &mut [f32; MAX_GROUPS
 /// Writes the scale parts of a block of one row into a record, for a lane.
 pub type Fill<'a> = dyn Fn(&[u8], usize, &mut [u8]) + 'a;
 
-/// Says something for each of `$count` tokens (at most 16), a pair at a time where there are two: unrolled, so that what belongs to a
-/// token stays in registers, which the compiler does not do by itself.
-macro_rules! unrolled {
-    ($count:expr, $pair:ident => $two:block, $last:ident => $one:block) => {
-        unrolled!(@ $count, $pair, $two, 0 1 2 3 4 5 6 7);
+/// Says something for each of `$count` tokens (at most 16), a pair at a time where there are two. Where registers are
+/// many this is unrolled, so that what belongs to a token stays in them, which the compiler does not do by itself.
+/// Where they are few it is a loop of `$rolled` rounds, a number that the compiler does not know: it would unroll the
+/// loop and keep more for later than there is room for.
+macro_rules! each_token {
+    ($count:expr, $rolled:expr, $pair:ident => $two:block, $last:ident => $one:block) => {
+        if isa::UNROLL {
+            each_token!(@ $count, $pair, $two, 0 2 4 6 8 10 12 14);
+        } else {
+            for pair in 0..$rolled {
+                let $pair = 2 * pair;
+                $two
+            }
+        }
         if $count % 2 == 1 {
             let $last = $count - 1;
             $one
         }
     };
     (@ $count:expr, $pair:ident, $two:block, $($n:literal)*) => {
-        $(if 2 * $n + 1 < $count {
-            let $pair = 2 * $n;
+        $(if $n + 1 < $count {
+            let $pair = $n;
             $two
         })*
     };
@@ -318,6 +327,7 @@ pub mod kernel {
         offset: impl Fn(&[u8; RECORD], usize, usize) -> isa::F + Copy,
     ) -> [[isa::F; isa::SUBS]; T] {
         let mut acc = [[isa::splat(0.0); isa::SUBS]; T];
+        let pairs = core::hint::black_box(T / 2);
         // One flat loop, so that the code of a unit exists once however many units a block has.
         for (at, unit) in units.iter().enumerate() {
             let (record, u) = (&records[at / UNITS], at % UNITS);
@@ -340,7 +350,7 @@ pub mod kernel {
                         let add = |acc: isa::F, dot: isa::I, x: &ActGroup| {
                             add::<OFFSET>(acc, s, m, dot, x.scale, x.scaled_halves[half])
                         };
-                        unrolled!(T, t => {
+                        each_token!(T, pairs, t => {
                             let y = [&y[t], &y[t + 1]].map(|y| &y.as_chunks::<4>().0[half]);
                             let minus = [x[t].minus_halves[half], x[t + 1].minus_halves[half]];
                             let dots = isa::dot2::<4, MAX, BIAS>(code, y, minus);
@@ -358,7 +368,7 @@ pub mod kernel {
                     let add = |acc: isa::F, dot: isa::I, x: &ActGroup| {
                         add::<OFFSET>(acc, s, m, dot, x.scale, x.scaled_sum)
                     };
-                    unrolled!(T, t => {
+                    each_token!(T, pairs, t => {
                         let minus = [x[t].minus, x[t + 1].minus];
                         let dots = isa::dot2::<8, MAX, BIAS>(&code, [&y[t], &y[t + 1]], minus);
                         acc[t][sub] = add(acc[t][sub], dots[0], &x[t]);
@@ -440,7 +450,7 @@ pub mod kernel {
                         let dots = dots[t][isa::LANES * sub..].first_chunk().expect("a register of products");
                         add::<OFFSET>(acc, s, m, isa::load_more(dots, BIAS * minus), x.scale, sum)
                     };
-                    unrolled!(WIDE, t => {
+                    each_token!(WIDE, WIDE / 2, t => {
                         acc[t][sub] = add(acc[t][sub], t);
                         acc[t + 1][sub] = add(acc[t + 1][sub], t + 1);
                     }, t => {

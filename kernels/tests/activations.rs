@@ -13,10 +13,27 @@ fn made(x: &[f32], cols: usize, tokens: usize) -> (Vec<i8>, Vec<ActGroup>) {
     let operation = quantise::Set::new(Supported::SCALAR);
     for (token, x) in x.chunks_exact(cols).enumerate() {
         let (left, right) = x.split_at(GROUP.min(cols));
-        operation.quantise(right, &mut out, token, 1);
-        operation.quantise(left, &mut out, token, 0);
+        operation.quantise(&[right], &mut out, token, 1);
+        operation.quantise(&[left], &mut out, token, 0);
     }
     (codes, groups)
+}
+
+#[test]
+fn several_tokens_at_once_are_the_same() {
+    for cols in [1, 32, 70] {
+        let x = values(cols * 5);
+        let rows: Vec<_> = x.chunks_exact(cols).collect();
+        let (mut codes, mut groups) = (vec![0; 5 * 96], vec![ActGroup::default(); 5 * 3]);
+        let mut out = ActivationsMut::new(&mut codes, &mut groups, cols, 5);
+        quantise::Set::new(Supported::SCALAR).quantise(&rows[..3], &mut out, 0, 0);
+        quantise::Set::new(Supported::SCALAR).quantise(&rows[3..], &mut out, 3, 0);
+        let (expected, expected_groups) = made(&x, cols, 5);
+        assert_eq!(
+            (&codes[..expected.len()], &groups[..expected_groups.len()]),
+            (&expected[..], &expected_groups[..])
+        );
+    }
 }
 
 fn values(count: usize) -> Vec<f32> {

@@ -14,22 +14,28 @@ mod tiers {
     use crate::act::{ActGroup, ActivationsMut, GROUP};
     use isa::wide;
 
-    /// Quantises neighbouring columns of a token's row, of which the first belongs to the group `first`; the last group
-    /// behaves as if zeros followed.
+    /// Quantises the same columns of some tokens, from `token` on, that of the first column in the group `first`; the
+    /// last group behaves as if zeros followed. Groups of neighbouring tokens lie together, so several tokens at once are
+    /// faster than one after the other.
     ///
     /// # Panics
-    /// * if `out` has no such token or groups
-    pub fn quantise(x: &[f32], out: &mut ActivationsMut<'_>, token: usize, first: usize) {
-        let (full, rest) = x.as_chunks::<GROUP>();
-        for (g, x) in full.iter().enumerate() {
-            let (codes, to) = out.group(token, first + g);
-            *to = group(x, codes);
-        }
-        if !rest.is_empty() {
-            let mut padded = [0.0; GROUP];
-            padded[..rest.len()].copy_from_slice(rest);
-            let (codes, to) = out.group(token, first + full.len());
-            *to = group(&padded, codes);
+    /// * if `out` has no such tokens or groups, or the rows differ in length
+    pub fn quantise(x: &[&[f32]], out: &mut ActivationsMut<'_>, token: usize, first: usize) {
+        let cols = x.first().map_or(0, |x| x.len());
+        for at in 0..cols.div_ceil(GROUP) {
+            for (t, x) in x.iter().enumerate() {
+                assert_eq!(x.len(), cols, "rows of different lengths");
+                let (codes, to) = out.group(token + t, first + at);
+                let rest = &x[at * GROUP..];
+                *to = match rest.first_chunk() {
+                    Some(x) => group(x, codes),
+                    None => {
+                        let mut padded = [0.0; GROUP];
+                        padded[..rest.len()].copy_from_slice(rest);
+                        group(&padded, codes)
+                    }
+                };
+            }
         }
     }
 

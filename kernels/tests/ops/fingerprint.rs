@@ -73,7 +73,7 @@ fn fingerprint(tier: Supported) -> u64 {
 
     let (mut codes, mut groups) = (vec![0; 352], vec![ActGroup::default(); 11]);
     let mut made = ActivationsMut::new(&mut codes, &mut groups, x.len(), 1);
-    quantise::Set::new(tier).quantise(&x, &mut made, 0, 0);
+    quantise::Set::new(tier).quantise(&[&x], &mut made, 0, 0);
     hash.words(codes.iter().map(|&q| q as u32));
     for group in &groups {
         hash.row(&[group.scale, group.scaled_sum, group.scaled_halves[0], group.scaled_halves[1]]);

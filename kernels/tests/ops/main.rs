@@ -222,7 +222,7 @@ fn quantised(tier: Supported, x: &[f32]) -> (Vec<i8>, Vec<ActGroup>) {
     let mut codes = vec![99; Activations::padded(x.len())];
     let mut groups = vec![ActGroup { scale: 99.0, ..Default::default() }; codes.len() / 32];
     let mut out = ActivationsMut::new(&mut codes, &mut groups, x.len(), 1);
-    quantise::Set::new(tier).quantise(x, &mut out, 0, 0);
+    quantise::Set::new(tier).quantise(&[x], &mut out, 0, 0);
     (codes, groups)
 }
 

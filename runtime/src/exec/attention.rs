@@ -4,7 +4,7 @@
 //! is cut into runs of chunks, and a second step merges what they gave, in order. The kernels promise the same bits
 //! either way.
 
-use super::Pass;
+use super::{Pass, ROWS};
 use crate::graph::plan::Attend;
 use crate::kv::LayerCache;
 use quantsmith_kernels::OutMut;
@@ -194,10 +194,11 @@ impl Pass<'_> {
     ) {
         let Some(codes) = attend.codes else { return };
         let width = layer.group * layer.layout.v_dim();
-        for token in tokens {
-            // SAFETY: 2: this thread has just written these heads of this token, and their groups are its own, since
+        for first in tokens.clone().step_by(ROWS) {
+            let (rows, cols) = (first..tokens.end.min(first + ROWS), head * width..(head + 1) * width);
+            // SAFETY: 2: this thread has just written these heads of these tokens, and their groups are its own, since
             // a head is a number of whole groups where the plan asks for this.
-            unsafe { self.quantise(attend.out, codes, thread, token, head * width..(head + 1) * width) };
+            unsafe { self.quantise(attend.out, codes, thread, rows, cols) };
         }
     }
 }

@@ -3,6 +3,7 @@
 //! f32 activations are quantised, multiplied with a matrix in panels, and f32 come out, on a team of threads. For one
 //! token every thread quantises for itself, so there is one step; for several, the tokens are shared out first.
 
+use super::ROWS;
 use super::product::PIECE;
 use super::split::Split;
 use crate::error::Error;
@@ -136,9 +137,10 @@ impl Task {
         let groups = self.arena.pointer(at + self.codes(), self.codes() / GROUP);
         // SAFETY: the area of this thread, or a common one, of which the rows of these tokens belong to this chunk alone.
         let mut out = unsafe { ActivationsMut::from_raw(codes, groups, self.cols, self.tokens) };
-        for token in tokens {
-            let x = &self.x[token * self.cols..][..self.cols];
-            self.quantise.quantise(x, &mut out, token, 0);
+        for first in tokens.clone().step_by(ROWS) {
+            let row = |token: usize| &self.x[token * self.cols..][..self.cols];
+            let x: [&[f32]; ROWS] = std::array::from_fn(|i| row(first + i.min(tokens.end - 1 - first)));
+            self.quantise.quantise(&x[..ROWS.min(tokens.end - first)], &mut out, first, 0);
         }
     }
 

@@ -38,6 +38,10 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+/// Rows that operations on whole rows take together: they fit in the nearest cache, and their quantised groups fill
+/// whole lines of it.
+const ROWS: usize = 4;
+
 /// The float operations of one tier.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Operations {
@@ -138,9 +142,7 @@ impl Pass<'_> {
         let step = &self.plan.steps[claim.step];
         let thread = claim.thread;
         if claim.first && !step.prologue.is_empty() {
-            for row in 0..self.rows(step.rows) {
-                self.run_row(&step.prologue, row, thread);
-            }
+            self.run_rows(&step.prologue, 0..self.rows(step.rows), thread);
         }
         if claim.chunk == 0 {
             for publish in &step.publish {
@@ -149,10 +151,8 @@ impl Pass<'_> {
         }
         match &step.body {
             Body::Rows(ops) => {
-                for row in self.split(step).map_or(0..0, |split| self.rows_of(ops, split.range(claim.chunk)))
-                {
-                    self.run_row(ops, row, thread);
-                }
+                let rows = self.split(step).map_or(0..0, |split| self.rows_of(ops, split.range(claim.chunk)));
+                self.run_rows(ops, rows, thread);
             }
             Body::Product(parts) => {
                 if let Some(split) = self.split(step) {
@@ -245,20 +245,23 @@ impl Pass<'_> {
         unsafe { self.arena.view_mut(at, cols.len()) }
     }
 
-    /// Quantises columns of a row; they start at a group and end at one or at the end of the row.
+    /// Quantises columns of up to [`ROWS`] rows; they start at a group and end at one or at the end of the row.
     ///
     /// # Safety
     /// * nobody writes the columns of `x`, and nobody reads or writes those of `out`, during the call
-    unsafe fn quantise(&self, x: Slot, out: Slot, thread: usize, row: usize, cols: Range<usize>) {
-        let (rows, padded) = (self.rows(out.rows), Activations::padded(out.cols));
-        let codes = self.arena.pointer(self.at(out, thread), rows * padded);
-        let groups = self.arena.pointer(self.groups_at(out, thread), rows * (padded / GROUP));
+    unsafe fn quantise(&self, x: Slot, out: Slot, thread: usize, rows: Range<usize>, cols: Range<usize>) {
+        let (all, padded) = (self.rows(out.rows), Activations::padded(out.cols));
+        let codes = self.arena.pointer(self.at(out, thread), all * padded);
+        let groups = self.arena.pointer(self.groups_at(out, thread), all * (padded / GROUP));
         // SAFETY: the place of a value of so many rows, and the caller's promise.
-        let mut out = unsafe { ActivationsMut::from_raw(codes, groups, out.cols, rows) };
+        let mut out = unsafe { ActivationsMut::from_raw(codes, groups, out.cols, all) };
+        let mut views: [&[f32]; ROWS] = [&[]; ROWS];
+        for (view, row) in views.iter_mut().zip(rows.clone()) {
+            // SAFETY: the caller's promise.
+            *view = unsafe { self.floats(x, thread, row, cols.clone()) };
+        }
         let first = cols.start / GROUP;
-        // SAFETY: the caller's promise.
-        let x = unsafe { self.floats(x, thread, row, cols) };
-        self.engine.operations.quantise.quantise(x, &mut out, row, first);
+        self.engine.operations.quantise.quantise(&views[..rows.len()], &mut out, rows.start, first);
     }
 
     /// Copies what a thread has made for itself to where later steps read it.

@@ -1,6 +1,6 @@
 //! Operations on whole rows, and those that can be done to any columns of a row.
 
-use super::Pass;
+use super::{Pass, ROWS};
 use crate::graph::op::Op;
 use crate::graph::plan::Slot;
 use crate::model::arch::{Activation, NormKind, RopeStyle};
@@ -8,10 +8,18 @@ use crate::weights::{VectorId, WeightId};
 use std::ops::Range;
 
 impl Pass<'_> {
-    /// Runs operations on one row, which no other thread works on in this step.
-    pub(super) fn run_row(&self, ops: &[Op<Slot>], row: usize, thread: usize) {
-        for op in ops {
-            self.row(op, row, thread);
+    /// Runs operations on some rows, which no other thread works on in this step.
+    pub(super) fn run_rows(&self, ops: &[Op<Slot>], rows: Range<usize>, thread: usize) {
+        for first in rows.clone().step_by(ROWS) {
+            let rows = first..rows.end.min(first + ROWS);
+            for op in ops {
+                if let Op::Quantise { x, out } = *op {
+                    // SAFETY: 1, 2, 3: `x` was made before, and these rows of `out` are this thread's.
+                    unsafe { self.quantise(x, out, thread, rows.clone(), 0..x.cols) };
+                } else {
+                    rows.clone().for_each(|row| self.row(op, row, thread));
+                }
+            }
         }
     }
 
@@ -37,8 +45,6 @@ impl Pass<'_> {
                 let (weight, epsilon) = (self.engine.weights.vector(weight), self.engine.params.epsilon);
                 self.engine.operations.norm.rms_norm_in_place(x, width, Some(weight), epsilon);
             }
-            // SAFETY: 1, 2, 3: `x` was made before, and `out` is this thread's row.
-            Op::Quantise { x, out } => unsafe { self.quantise(x, out, thread, row, 0..x.cols) },
             Op::Rope { x, rotation, head, style } => {
                 // SAFETY: 1, 3: made before, by an earlier step or by this thread.
                 let rotation = unsafe { self.floats(rotation, thread, row, 0..rotation.cols) };
@@ -57,6 +63,7 @@ impl Pass<'_> {
             | Op::Add { x, .. }
             | Op::Activate { x, .. }
             | Op::Gate { x, .. } => self.elements(op, row, 0..x.cols, thread),
+            Op::Quantise { .. } => unreachable!("done for several rows at once"),
             Op::MatMul { .. } | Op::Attend { .. } => unreachable!("steps of their own"),
         }
     }
@@ -87,7 +94,7 @@ impl Pass<'_> {
                 Activation::ReluSquared => activation.relu_squared_mul(target(x), operand(up)),
             },
             // SAFETY: 1, 2, 3: `x` was made before, and the columns of `out` are this thread's.
-            Op::Quantise { x, out } => unsafe { self.quantise(x, out, thread, row, cols.clone()) },
+            Op::Quantise { x, out } => unsafe { self.quantise(x, out, thread, row..row + 1, cols.clone()) },
             Op::Embed { .. }
             | Op::Rotation { .. }
             | Op::Select { .. }

@@ -11,3 +11,6 @@ pub const LANES: usize = 4;
 pub const SUBS: usize = 16 / LANES;
 /// Tokens that the matrix kernel keeps in registers at once.
 pub const TILE: usize = 4;
+
+/// Whether there are registers for the sums of a whole tile of tokens.
+pub const UNROLL: bool = false;
