@@ -88,7 +88,7 @@ fn a_profile_tells_where_the_time_of_both_phases_went() {
     }
     assert!(!plain.stderr.contains("waiting"));
     assert!(run("--json").json().get("profile").is_none());
-    let nothing = run("--profile").args("-n 0").run();
+    let nothing = quantsmith!("run", "-m", &tiny.path, "-p", "abc").args("-n 0 --profile").run();
     assert!(
         nothing.stderr.contains("prompt: 5 tokens") && !nothing.stderr.contains("generation:"),
         "{nothing:?}"

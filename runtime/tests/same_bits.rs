@@ -99,6 +99,8 @@ fn a_file_that_is_packed_ahead_of_time_is_the_same_model() {
             let plan = again.plan();
             assert!(plan.tensors.iter().any(|t| t.reason.contains("interleaved in the file")), "{plan:?}");
             assert_eq!(plan.packed_bytes, 0, "nothing is packed again");
+            assert!(plan.bytes_per_token().is_some_and(|bytes| bytes > 0));
+            assert_eq!(plan.bytes_per_token(), model.plan().bytes_per_token(), "{}", arch.name);
         }
         let twice = quantsmith::pack(
             &packed,

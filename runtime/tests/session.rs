@@ -201,13 +201,14 @@ fn a_profile_tells_the_time_of_each_kind_of_step() {
     let times = session.take_profile();
     let layers = model.hparams().layers.len() as u64;
     let count = |part: &str| -> u64 { times.iter().filter(|t| t.ops.contains(part)).map(|t| t.count).sum() };
-    // A batch of sixteen, and one token after it.
-    assert_eq!((count("gate"), count("attend")), (2 * layers, 2 * layers));
+    // A batch of sixteen, and one token after it. Without logits the last layer ends with its attention.
+    assert_eq!((count("gate"), count("attend")), (2 * layers - 1, 2 * layers));
     let logits = model.plan().decode.nodes.last().map(|node| node.ops.clone()).expect("steps");
     assert_eq!(times.iter().find(|t| t.ops == logits).map(|t| t.count), Some(1), "the batch has none");
     assert!(times.is_sorted_by_key(|t| std::cmp::Reverse(t.time)));
     for step in &times {
-        assert!(step.count > 0 && !step.busy.is_zero(), "{step:?}");
+        // There is nothing to merge in a short context.
+        assert!(step.count > 0 && (step.kind == "merge" || !step.busy.is_zero()), "{step:?}");
         assert_eq!(
             (step.kind == "product", step.kind == "product"),
             (step.bytes > 0, !step.formats.is_empty())

@@ -41,15 +41,8 @@ impl PlanReport {
     /// Bytes of weights that a single token reads: all matrices that are multiplied, in the form that they have.
     /// `None` for a model with experts, of which a token reads only some.
     pub fn bytes_per_token(&self) -> Option<u64> {
-        let mut bytes = 0;
-        for name in self.decode.nodes.iter().flat_map(|node| &node.tensors) {
-            let tensor = self.tensors.iter().find(|tensor| tensor.name == *name)?;
-            if tensor.dims.len() > 2 {
-                return None;
-            }
-            bytes += if tensor.packed_bytes > 0 { tensor.packed_bytes } else { tensor.bytes };
-        }
-        Some(bytes)
+        let experts = self.tensors.iter().any(|tensor| tensor.dims.len() > 2);
+        (!experts).then(|| self.decode.nodes.iter().map(|node| node.bytes).sum())
     }
 }
 
@@ -85,6 +78,8 @@ pub struct NodeReport {
     pub private: usize,
     /// The tensors that are multiplied.
     pub tensors: Vec<String>,
+    /// Bytes of them that are read, in the form that they have.
+    pub bytes: u64,
     /// Numbers of the values that are read.
     pub reads: Vec<usize>,
     /// Numbers of the values that are made or changed.
@@ -143,7 +138,11 @@ pub(super) fn kind_name(kind: Kind) -> &'static str {
 }
 
 /// Reports one plan.
-pub(crate) fn pass(plan: &Plan, values: &[Value], tensor: impl Fn(&Step) -> Vec<String>) -> PassReport {
+pub(crate) fn pass(
+    plan: &Plan,
+    values: &[Value],
+    weights: impl Fn(&Step) -> (Vec<String>, u64),
+) -> PassReport {
     let rows = |rows| match rows {
         Rows::Tokens => plan.tokens,
         Rows::Outputs => plan.outputs,
@@ -162,7 +161,8 @@ pub(crate) fn pass(plan: &Plan, values: &[Value], tensor: impl Fn(&Step) -> Vec<
             last: placed.steps.end - 1,
         }
     };
-    let nodes = plan.steps.iter().enumerate().map(|(i, step)| NodeReport {
+    let nodes = plan.steps.iter().enumerate().map(|(i, step)| (i, step, weights(step)));
+    let nodes = nodes.map(|(i, step, (tensors, bytes))| NodeReport {
         step: i,
         kind: step.body.name(),
         ops: step.name.clone(),
@@ -171,7 +171,8 @@ pub(crate) fn pass(plan: &Plan, values: &[Value], tensor: impl Fn(&Step) -> Vec<
             Rows::Outputs => "outputs",
         },
         private: step.prologue.len(),
-        tensors: tensor(step),
+        tensors,
+        bytes,
         reads: step.reads.iter().map(|v| v.0).collect(),
         writes: step.writes.iter().map(|v| v.0).collect(),
     });

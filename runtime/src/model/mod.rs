@@ -271,9 +271,9 @@ impl Model {
     /// Everything that was decided at load.
     pub fn plan(&self) -> PlanReport {
         let weights = &self.engine.weights;
-        let tensors = |step: &Step| {
-            let name = |weight: &Weight| weights.file.tensors()[weight.tensor()].name.clone();
-            step.body.parts().iter().map(|part| name(weights.matrix(part.weight))).collect()
+        let read = |step: &Step| {
+            let names = step.body.parts().iter().map(|part| self.matrix_name(weights.matrix(part.weight)));
+            (names.collect(), self.multiplied(step).1)
         };
         let weight_bytes: usize = weights.matrices.iter().map(Weight::mapped_bytes).sum();
         let tables: usize = self.engine.tables.iter().map(RopeTable::bytes).sum();
@@ -285,8 +285,8 @@ impl Model {
             isa: self.tier.name().into(),
             threads: self.threads,
             context: self.context,
-            decode: report::pass(&self.single, &self.values, tensors),
-            batch: report::pass(&self.batch, &self.values, tensors),
+            decode: report::pass(&self.single, &self.values, read),
+            batch: report::pass(&self.batch, &self.values, read),
             tensors: weights.matrices.iter().map(|weight| self.tensor_report(weight)).collect(),
             unused: self.unused.clone(),
             arena_bytes,
@@ -318,11 +318,20 @@ impl Model {
         bytes(&self.single).max(bytes(&self.batch))
     }
 
+    /// The name of a matrix: that of its tensor, with the rows where it is a part of it.
+    fn matrix_name(&self, weight: &Weight) -> String {
+        let tensor = &self.engine.weights.file.tensors()[weight.tensor()];
+        let (name, rows) = (&tensor.name, weight.rows_of_tensor());
+        let whole = tensor.dims.get(1).copied().unwrap_or(1) == rows.len() as u64;
+        if whole || weight.packed_in_file() {
+            name.clone()
+        } else {
+            format!("{name}[{}..{}]", rows.start, rows.end)
+        }
+    }
+
     fn tensor_report(&self, weight: &Weight) -> TensorReport {
         let tensor = &self.engine.weights.file.tensors()[weight.tensor()];
-        let rows = weight.rows_of_tensor();
-        let whole = tensor.dims.get(1).copied().unwrap_or(1) == rows.len() as u64;
-        let part = if whole { String::new() } else { format!("[{}..{}]", rows.start, rows.end) };
         let tier = weight.kernels.tier();
         let tier_reason = if tier != self.tier {
             format!("{} has no {} kernels", weight.format().name, self.tier.name())
@@ -339,7 +348,7 @@ impl Model {
             (Use::Matrix, true, false) => "packing is off",
         };
         TensorReport {
-            name: format!("{}{part}", tensor.name),
+            name: self.matrix_name(weight),
             format: weight.format().name.into(),
             dims: tensor.dims.clone(),
             bytes: weight.file_bytes() as u64,

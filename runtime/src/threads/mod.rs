@@ -73,12 +73,6 @@ impl Topology {
     }
 }
 
-/// How many threads the system runs at once: the CPUs of the affinity mask, whatever share of their time there is.
-fn allowed() -> usize {
-    let known = system::allowed().map(|ids| ids.len()).filter(|&count| count > 0);
-    known.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from))
-}
-
 #[cfg(target_os = "linux")]
 mod system {
     use std::fs;
@@ -163,11 +157,6 @@ mod tests {
         let partly = [Some(0), Some(0), None, None];
         assert_eq!(machine(&partly, None).threads, 3);
         assert_eq!(machine(&partly, Some(2)).reason, "a quota of 2 of 3 cores");
-    }
-
-    #[test]
-    fn a_team_may_run_on_all_of_the_affinity_mask_whatever_the_quota() {
-        assert_eq!(allowed(), Topology::detect().allowed.len());
     }
 
     #[test]

@@ -112,7 +112,9 @@ fn word(serial: u64, chunks: u64) -> u64 {
 impl Team {
     /// Starts `threads - 1` workers.
     pub(crate) fn new(threads: usize) -> Result<Team, Error> {
-        Self::with(threads, super::allowed(), SPIN)
+        // Less than the affinity mask where there is a quota: what spins would use it up.
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        Self::with(threads, cores, SPIN)
     }
 
     /// A team on so many cores, whose threads spin so long before they sleep.

@@ -4,6 +4,7 @@ mod compare;
 mod grid;
 mod record;
 
+use std::collections::HashMap;
 use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -122,9 +123,13 @@ impl Bench {
         let before = self.compare.as_deref().map(compare::read).transpose()?;
         let tests = self.tests()?;
         let mut records = Vec::new();
+        // How fast memory is read, once for each number of threads and tier.
+        let mut speeds = HashMap::new();
         for path in &self.model {
             for setting in self.settings(app)? {
-                let machine = Machine::measure(setting.threads, setting.tier).read();
+                let Setting { threads, tier, .. } = setting;
+                let speed = speeds.entry((threads, tier.tier().name()));
+                let machine = *speed.or_insert_with(|| Machine::measure(threads, tier).read());
                 let model = self.load(app, path, setting, &tests)?;
                 let mut session = Session::new(&model)?;
                 for test in &tests {

@@ -156,14 +156,12 @@ impl Candidates {
         for at in (0..k / 2).rev() {
             sift_down(list, at);
         }
-        let mut least = list[0].logit;
-        for (id, &logit) in self.dense.iter().enumerate().skip(k) {
-            if logit > least {
-                list[0] = Candidate { id: id as u32, logit, p: 0.0, key: 0.0 };
-                sift_down(list, 0);
-                least = list[0].logit;
-            }
-        }
+        let least = list[0].logit;
+        each_above(&self.dense, k, least, |id, logit| {
+            list[0] = Candidate { id, logit, p: 0.0, key: 0.0 };
+            sift_down(list, 0);
+            list[0].logit
+        });
         self.listed = true;
         self.sort();
     }
@@ -219,13 +217,12 @@ impl Candidates {
         if self.listed {
             return self.list.iter().min_by(|a, b| likely_first(a, b)).map_or(0, |c| c.id);
         }
-        let mut best = (0, f32::NEG_INFINITY);
-        for (id, &logit) in self.dense.iter().enumerate() {
-            if logit > best.1 {
-                best = (id, logit);
-            }
-        }
-        best.0 as u32
+        let mut best = 0;
+        each_above(&self.dense, 0, f32::NEG_INFINITY, |id, logit| {
+            best = id;
+            logit
+        });
+        best
     }
 
     /// Draws by probability; `unit` is in [0, 1).
@@ -245,6 +242,23 @@ impl Candidates {
     #[cfg(test)]
     pub(super) fn ids(&mut self) -> Vec<u32> {
         self.listed().iter().map(|c| c.id).collect()
+    }
+}
+
+/// Visits, from the token `first` on, the logits above a limit; `found` gives the next limit.
+fn each_above(logits: &[f32], first: usize, limit: f32, mut found: impl FnMut(u32, f32) -> f32) {
+    const RUN: usize = 64;
+    let mut limit = limit;
+    for (n, run) in logits[first..].chunks(RUN).enumerate() {
+        // Most runs have nothing to offer, which many comparisons at once tell.
+        if !run.iter().fold(false, |any, &logit| any | (logit > limit)) {
+            continue;
+        }
+        for (id, &logit) in (first + n * RUN..).zip(run) {
+            if logit > limit {
+                limit = found(id as u32, logit);
+            }
+        }
     }
 }
 

@@ -72,6 +72,7 @@ fn top_k_by_heap_equals_sorting() {
             order.truncate(k);
             let mut c = Candidates::new(n);
             c.fill(&logits);
+            assert_eq!(c.best(), order[0], "of {n}");
             c.top_k(k);
             assert_eq!(c.ids(), order, "{k} of {n}");
         }
