@@ -297,10 +297,12 @@ pub mod kernel {
                     }
                 };
             }
-            tiles!(isa::TILE);
             // Not twice the same code where a tile is no larger.
+            tiles!(isa::TILE);
             if isa::TILE > 4 {
                 tiles!(4);
+            }
+            if isa::TILE > 2 {
                 tiles!(2);
             }
             tiles!(1);
