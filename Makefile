@@ -5,6 +5,7 @@
 #   make bench     the kernels, tier against tier
 #   make example   a format that is declared outside, in a program of its own
 #   make expand FORMAT=q4_k TIER=avx512vnni     the code generated for a format
+#   make fuzz TARGET=gguf SECONDS=600           a reader of files under libFuzzer
 #
 # The emulated tests assume an x86-64 Linux host and tests/setup-emulators.sh.
 
@@ -100,6 +101,19 @@ expand:
 	    $$0 == end_format { if (tier == "") found = 1; exit }
 	    END { if (!found) { print "nothing was generated for " format " " tier > "/dev/stderr"; exit 1 } }
 	' target/expanded.rs | rustfmt --edition 2024
+
+# A reader under libFuzzer. What gave new coverage is kept in target/fuzz/corpus, what ended the run in target/fuzz. Flags
+# for one crate of a build are the nightly compiler's. Memory is bounded by the targets themselves: libFuzzer sees only the
+# whole of its process.
+SECONDS ?= 60
+.PHONY: fuzz
+fuzz:
+	: $${TARGET:?name a reader, as in: make fuzz TARGET=gguf SECONDS=600}
+	RUSTC_BOOTSTRAP=1 cargo build --release --manifest-path fuzz/Cargo.toml --target-dir target/fuzz \
+	    -Zprofile-rustflags --config fuzz/coverage.toml --bin "$$TARGET"
+	mkdir -p "target/fuzz/corpus/$$TARGET"
+	"target/fuzz/release/$$TARGET" -max_total_time=$(SECONDS) -timeout=10 -rss_limit_mb=256 -print_final_stats=1 \
+	    -artifact_prefix=target/fuzz/ "target/fuzz/corpus/$$TARGET" "fuzz/corpus/$$TARGET"
 
 ## Test
 

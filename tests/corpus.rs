@@ -1,6 +1,10 @@
-//! The corpus of the fuzzers, replayed: each file as it is, cut at every byte, with every field set to its extremes, and
-//! with bytes changed, taken out, doubled and moved at random, the same in every run.
+//! The corpus of the fuzzers, replayed: each file as it is, right ones cut at every byte and with every field set to its
+//! extremes, and all with bytes changed, taken out, doubled and moved at random, the same in every run. None may take
+//! more than 64 MiB beyond the size of the file.
 
+#[allow(unreachable_pub, reason = "a module of another workspace, too")]
+#[path = "../fuzz/src/memory.rs"]
+mod memory;
 #[allow(unreachable_pub, reason = "a module of another workspace, too")]
 #[path = "../fuzz/src/readers.rs"]
 mod readers;
@@ -17,11 +21,23 @@ use quantsmith_kernels::Registry;
 use quantsmith_tests::repository;
 use readers::{READERS, read};
 
-/// Files of a folder of the corpus.
+#[global_allocator]
+static ALLOCATOR: memory::Counting = memory::Counting;
+
+/// Right files of a kind.
 fn corpus(kind: &str) -> Vec<(PathBuf, Vec<u8>)> {
-    let folder = repository().join("fuzz/corpus").join(kind);
-    let entries = std::fs::read_dir(&folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
+    files(&repository().join("fuzz/corpus").join(kind))
+}
+
+/// Files that a fuzzer made of them, which lead elsewhere; most are refused.
+fn found(kind: &str) -> Vec<(PathBuf, Vec<u8>)> {
+    files(&repository().join("fuzz/corpus").join(kind).join("found"))
+}
+
+fn files(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+    let entries = std::fs::read_dir(folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
     let mut paths: Vec<PathBuf> = entries.map(|e| e.expect("an entry").path()).collect();
+    paths.retain(|path| path.is_file());
     paths.sort();
     paths.into_iter().map(|path| (path.clone(), std::fs::read(path).expect("a file"))).collect()
 }
@@ -63,6 +79,20 @@ fn every_file_of_the_corpus_is_taken() {
 }
 
 #[test]
+fn what_a_fuzzer_found_is_refused_in_many_ways() {
+    for (kind, _) in READERS {
+        let ways: HashSet<String> =
+            found(kind).iter().filter_map(|(_, bytes)| read(kind, bytes).err()).map(|m| way(&m)).collect();
+        assert!(ways.len() >= 8, "{kind}: {ways:?}");
+    }
+}
+
+/// A message without its numbers.
+fn way(message: &str) -> String {
+    message.chars().filter(|c| !c.is_ascii_digit()).take(60).collect()
+}
+
+#[test]
 fn every_cut_and_every_extreme_is_taken_or_refused() {
     for (kind, _) in READERS {
         for (path, bytes) in corpus(kind) {
@@ -88,6 +118,12 @@ fn every_cut_and_every_extreme_is_taken_or_refused() {
             assert!(refused > 20, "{}: {refused}", path.display());
         }
     }
+}
+
+#[test]
+#[should_panic(expected = "67108967 bytes for a file of 100")]
+fn memory_out_of_proportion_would_be_seen() {
+    readers::within(100, || vec![0u8; (64 << 20) + 103]);
 }
 
 /// Numbers without pattern.
@@ -135,9 +171,11 @@ impl Noise {
 #[test]
 fn what_is_changed_at_random_is_taken_or_refused() {
     for (kind, _) in READERS {
-        for (seed, (_, bytes)) in corpus(kind).iter().enumerate() {
+        let right = corpus(kind).into_iter().map(|(_, bytes)| (bytes, 1500));
+        let found = found(kind).into_iter().map(|(_, bytes)| (bytes, 150));
+        for (seed, (bytes, times)) in right.chain(found).enumerate() {
             let mut noise = Noise(seed as u64 * 2 + 0x9e37_79b9_7f4a_7c15);
-            for _ in 0..1500 {
+            for _ in 0..times {
                 let mut changed = bytes.clone();
                 noise.change(&mut changed);
                 let _ = read(kind, &changed);
@@ -153,7 +191,8 @@ fn what_is_changed_at_random_is_taken_or_refused() {
 fn every_reader_is_fuzzed_for_a_while() {
     let seconds = std::env::var("QUANTSMITH_FUZZ_SECONDS").ok().and_then(|s| s.parse().ok()).unwrap_or(10);
     for (kind, _) in READERS {
-        let mut pool: Vec<Vec<u8>> = corpus(kind).into_iter().map(|(_, bytes)| bytes).collect();
+        let mut pool: Vec<Vec<u8>> =
+            corpus(kind).into_iter().chain(found(kind)).map(|(_, bytes)| bytes).collect();
         let largest = pool.iter().map(Vec::len).max().unwrap_or(0);
         let (start, mut noise) = (Instant::now(), Noise(0x5eed));
         let (mut ways, mut count, mut slowest) = (HashSet::new(), 0u64, Duration::ZERO);
@@ -164,7 +203,7 @@ fn every_reader_is_fuzzed_for_a_while() {
             let now = Instant::now();
             let way = match read(kind, &bytes) {
                 Ok(()) => format!("taken {}", noise.below(50)),
-                Err(message) => message.chars().filter(|c| !c.is_ascii_digit()).take(60).collect(),
+                Err(message) => way(&message),
             };
             slowest = slowest.max(now.elapsed());
             if ways.insert(way) && pool.len() < 4096 {

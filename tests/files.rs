@@ -351,6 +351,16 @@ fn what_gguf_cannot_hold_is_rounded_with_the_error_told_or_kept_on_request() {
         assert_eq!(ended.code, 0, "{}", ended.stderr);
     }
     assert_same(&npy(&a).1, &npy(&b).1, "weight");
+
+    let kept = quantsmith!("convert", &old, &new, "--exact=blocks", "--json").json();
+    assert_eq!(error(&kept), 0.0);
+    assert!(kept["bytes"].as_u64() < exact["bytes"].as_u64(), "{kept}");
+    let shown = quantsmith!("inspect", &new).run().stdout;
+    assert!(shown.contains("Q4_0_V1") && shown.contains("quantsmith.formats.digests"), "{shown}");
+    assert_eq!(quantsmith!("gguf", "verify", &new).run().code, 0);
+    let print = |path: &Path| quantsmith!("fingerprint", "-m", path, "-p", "abc").run().stdout;
+    assert_eq!(print(&new), print(&old));
+    quantsmith!("convert", &old, &new, "--exact=f16").run().error(2);
     quantsmith!("convert", &old, &old).run().error(1);
     quantsmith!("convert", &old, &new, "--eps", "0").run().error(2);
     quantsmith!("convert", folder.path().join("none"), &new).run().error(1);

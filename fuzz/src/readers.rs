@@ -1,10 +1,11 @@
 //! What a fuzzer does with bytes: reads them as a file of a kind, and uses all of what could be read.
 //!
 //! A reader may refuse, in one line that names a byte of the file, or hand out a model of which every tensor can be
-//! read. All else is a fault.
+//! read. All else is a fault, and so is memory out of proportion.
 
 use std::path::Path;
 
+use super::memory::peak;
 use quantsmith::files::inspect::summarise;
 use quantsmith::files::{FileError, ModelFile};
 use quantsmith::kernels::Registry;
@@ -14,15 +15,32 @@ use quantsmith::quantise::{Importance, QuantiseOptions, Target, plan};
 pub const READERS: &[(&str, &[u8])] =
     &[("gguf", b"GGUF"), ("ggml", b"lmgg"), ("ggmf", b"fmgg"), ("ggjt", b"tjgg"), ("importance", b"")];
 
-/// Reads bytes as a file of a kind.
+/// Bytes that a reader may take beyond the size of the file.
+const ALLOWANCE: usize = 64 << 20;
+
+/// Reads bytes as a file of a kind, and uses all of it.
 ///
 /// # Errors
 /// The message with which they were refused.
 ///
 /// # Panics
-/// When the reader is at fault.
+/// When the reader is at fault, or took too much memory.
 pub fn read(kind: &str, data: &[u8]) -> Result<(), String> {
     let (_, magic) = READERS.iter().find(|(name, _)| *name == kind).expect("a kind of file");
+    within(data.len(), || read_all(kind, magic, data))
+}
+
+/// Does work for a file of a size.
+///
+/// # Panics
+/// When it took too much memory.
+pub fn within<T>(size: usize, work: impl FnOnce() -> T) -> T {
+    let (done, most) = peak(work);
+    assert!(most <= size + ALLOWANCE, "{most} bytes for a file of {size}");
+    done
+}
+
+fn read_all(kind: &str, magic: &[u8], data: &[u8]) -> Result<(), String> {
     let mut bytes = data.to_vec();
     if let Some(start) = bytes.get_mut(..magic.len()) {
         start.copy_from_slice(magic);

@@ -4,7 +4,7 @@
 
 mod support;
 
-use quantsmith_kernels::{Format, Registry, Supported, cpu};
+use quantsmith_kernels::{FieldType, Format, Registry, Supported, cpu};
 use support::quantised::{DIGITS, dequantised, error, importance, quantised, weights};
 
 /// Errors of ggml 0.25.3's quantisers on the same data (its tables and search are not used here): the root mean square
@@ -88,4 +88,86 @@ fn importance_moves_the_error_to_where_it_matters_less() {
             assert!(back(Some(&only[..])).iter().all(|b| b.is_finite()), "{}", format.name);
         }
     }
+}
+
+/// Numbers without pattern.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 16) % n
+    }
+}
+
+/// Blocks of random bits, but for their floats, which are of one order of magnitude. Nothing where the bits of a float lie
+/// in pieces.
+fn random_blocks(format: &Format, blocks: usize, random: &mut Random) -> Vec<u8> {
+    let mut bytes: Vec<u8> = (0..blocks * format.bytes).map(|_| random.below(256) as u8).collect();
+    let mut floats = 0;
+    for block in bytes.chunks_exact_mut(format.bytes) {
+        for field in format.fields {
+            for n in 0..field.count {
+                let value = (500 + random.below(1000)) as f32 / 1000.0;
+                let bits = match field.ty {
+                    FieldType::F16 => u32::from(half::f16::from_f32(value).to_bits()),
+                    FieldType::Bf16 => value.to_bits() >> 16,
+                    FieldType::F32 => value.to_bits(),
+                    FieldType::E8m0 => 120 + random.below(8) as u32,
+                    FieldType::E4m3 => 8 + random.below(100) as u32,
+                    _ => continue,
+                };
+                let (at, width) = (field.offset + n * field.ty.bytes(), field.ty.bytes());
+                block[at..at + width].copy_from_slice(&bits.to_le_bytes()[..width]);
+                floats += 1;
+            }
+        }
+    }
+    if floats == 0 { Vec::new() } else { bytes }
+}
+
+/// The part of blocks that come back when what they hold is quantised, and the error of all together, beside their values.
+fn found_again(format: &'static Format, blocks: &[u8]) -> (f64, f64) {
+    let held = dequantised(format, blocks);
+    let back = dequantised(format, &quantised(format, best(), &held, format.elements.max(32), None));
+    let relative = |(held, back): (&[f32], &[f32])| {
+        error(held, back, None) / error(held, &vec![0.0; held.len()], None).max(1e-30)
+    };
+    let each = held.chunks(format.elements).zip(back.chunks(format.elements));
+    let exact = each.map(relative).filter(|error| *error < 1e-5).count();
+    (exact as f64 / (blocks.len() / format.bytes) as f64, relative((&held, &back)))
+}
+
+#[test]
+fn what_a_block_holds_is_found_again() {
+    let (weights, mut random) = (weights(), Random(0x9e37_79b9_7f4a_7c15));
+    let mut bad = Vec::new();
+    for format in Registry::builtin().iter().filter(|f| !f.is_float()) {
+        let inverse = format.inverse.expect("a format that can be quantised to");
+        let blocks = (32 * 256 / format.elements).min(128);
+        let cols = format.elements.max(32);
+        let made = quantised(format, best(), &weights[..blocks * format.elements], cols, None);
+        let (exact, lost) = found_again(format, &made);
+        println!("{:8} quantised before: {exact:.3} exact, error {lost:.1e}", format.name);
+        let least = if format.id.is_some() { 1.0 } else { 0.95 };
+        if exact < least || lost > 2e-3 {
+            bad.push((format.name, "quantised before", exact, lost));
+        }
+        let random = random_blocks(format, blocks, &mut random);
+        if random.is_empty() {
+            assert_eq!(format.name, "IQ1_M");
+            continue;
+        }
+        let (exact, lost) = found_again(format, &random);
+        println!("{:8} random bits:      {exact:.3} exact, error {lost:.1e}", format.name);
+        // Codes of a group that does not use them all can be told from others only by the offsets of its neighbours.
+        let ambiguous =
+            inverse.offset.as_ref().is_some_and(|o| o.floats.len() == 1) && inverse.scale.places.len() > 0;
+        if exact < if ambiguous { 0.7 } else { 0.98 } || lost > if ambiguous { 0.02 } else { 1e-3 } {
+            bad.push((format.name, "random bits", exact, lost));
+        }
+    }
+    assert!(bad.is_empty(), "{bad:?}");
 }

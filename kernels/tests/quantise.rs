@@ -111,25 +111,12 @@ fn hard_rows_become_finite_blocks_on_every_tier() {
 }
 
 #[test]
-fn zeros_stay_zeros_and_levels_of_a_scale_stay_themselves() {
+fn zeros_stay_zeros() {
     for format in Registry::builtin().iter() {
         let n = short(format);
         for zeros in [vec![0.0; n], vec![-0.0; n]] {
             let back = dequantised(format, &quantised(format, Supported::SCALAR, &zeros, n, None));
             assert!(back.iter().all(|b| b.abs() <= 1e-37), "{}: {back:?}", format.name);
-        }
-        // What one scale for all makes of codes can be held exactly by most formats: quantised again it is the same.
-        if format.name.starts_with("Q4_0")
-            || matches!(format.name, "Q8_0" | "TQ1_0" | "TQ2_0" | "Q1_0" | "MXFP4")
-        {
-            let first =
-                dequantised(format, &quantised(format, Supported::SCALAR, &weights()[..4 * n], n, None));
-            let again = dequantised(format, &quantised(format, Supported::SCALAR, &first, n, None));
-            assert!(
-                error(&first, &again, None) <= 1e-3 * error(&first, &weights()[..4 * n], None),
-                "{}",
-                format.name
-            );
         }
     }
 }

@@ -37,6 +37,10 @@ impl TypeTable for Registry {
         self.by_name(name).map(shape)
     }
 
+    fn number_named(&self, name: &str) -> Option<u32> {
+        self.by_name(name).map(Format::number)
+    }
+
     fn swap_fields(&self, type_id: u32) -> Option<Vec<(usize, usize)>> {
         let plain =
             |shape: BlockShape| (shape.bytes > 1).then_some((0, shape.bytes as usize)).into_iter().collect();

@@ -4,7 +4,7 @@ mod tiny;
 
 use std::path::{Path, PathBuf};
 
-use quantsmith::files::convert::{ConvertOptions, convert};
+use quantsmith::files::convert::{ConvertOptions, ConvertReport, Exact, convert};
 use quantsmith::files::ops::{ShardSize, SplitOptions, split};
 use quantsmith::files::{ModelFile, OpenOptions};
 use quantsmith::kernels::{Registry, cpu};
@@ -143,11 +143,17 @@ fn super_blocks_of_64_are_told_by_their_extent() {
     }
 }
 
-/// Converts bytes; returns the logits of the result and the largest change of a weight.
-fn converted(folder: &Path, bytes: &[u8], exact: bool) -> (Logits, f32) {
+/// Converts bytes to the file `new.gguf`.
+fn convert_to(folder: &Path, bytes: &[u8], exact: Option<Exact>) -> (PathBuf, ConvertReport) {
     let (old, new) = (write(folder, "old", bytes), folder.join("new.gguf"));
     let options = ConvertOptions { exact, open: OpenOptions::default() };
     let report = convert(&old, &new, &options, &Registry::builtin()).expect("converted");
+    (new, report)
+}
+
+/// Converts bytes; returns the logits of the result and the largest change of a weight.
+fn converted(folder: &Path, bytes: &[u8]) -> (Logits, f32) {
+    let (new, report) = convert_to(folder, bytes, None);
     (logits(&new), report.largest_error())
 }
 
@@ -166,21 +172,46 @@ fn a_converted_model_gives_the_logits_of_the_original() {
             (b"tjgg", Some(3), Era::Third),
         ] {
             let bytes = legacy(magic, version, ty, era);
-            assert_eq!(
-                converted(folder, &bytes, false),
-                (logits_of(folder, &bytes), 0.0),
-                "{name} {version:?}"
-            );
+            assert_eq!(converted(folder, &bytes), (logits_of(folder, &bytes), 0.0), "{name} {version:?}");
         }
     }
     for &name in SUPER_BLOCKS {
         let bytes = legacy(b"tjgg", Some(3), Type::named(name), Era::Third);
-        assert_eq!(converted(folder, &bytes, false), (logits_of(folder, &bytes), 0.0), "{name}");
+        assert_eq!(converted(folder, &bytes), (logits_of(folder, &bytes), 0.0), "{name}");
     }
     for (version, big) in [(1, false), (2, false), (3, true)] {
         let bytes = gguf(version, big, Type::named("Q4_K"), Era::Third);
-        assert_eq!(converted(folder, &bytes, false), (logits_of(folder, &bytes), 0.0), "GGUF v{version}");
+        assert_eq!(converted(folder, &bytes), (logits_of(folder, &bytes), 0.0), "GGUF v{version}");
     }
+}
+
+#[test]
+fn blocks_that_gguf_never_had_are_kept_as_a_private_format() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let folder = folder.path();
+    let registry = Registry::builtin();
+    for (era, containers, ids) in [
+        (Era::First, &[(b"lmgg", None), (b"fmgg", Some(1)), (b"tjgg", Some(1))][..], &[2, 3, 4, 5, 8][..]),
+        (Era::Second, &[(b"tjgg", Some(2))], &[2, 3, 8]),
+    ] {
+        for (&(magic, version), &id) in containers.iter().flat_map(|c| ids.iter().map(move |id| (c, id))) {
+            let bytes = legacy(magic, version, Type::Fine(id), era);
+            let old = ModelFile::open(&write(folder, "old", &bytes), &registry).expect("opens");
+            let expected = logits_of(folder, &bytes);
+            let (new, report) = convert_to(folder, &bytes, Some(Exact::Blocks));
+            let converted = ModelFile::open(&new, &registry).expect("opens");
+            let (was, is) = [&old, &converted].map(|f| f.tensor("output.weight").expect("there")).into();
+            assert_eq!((was.type_name, was.bytes), (is.type_name, is.bytes), "{version:?} {id}");
+            assert!(registry.by_name(is.type_name).is_some_and(|f| f.id.is_none()), "{}", is.type_name);
+            assert_eq!(converted.metadata().u32("general.file_type"), None);
+            assert_eq!((report.largest_error(), logits(&new)), (0.0, expected), "{}", is.type_name);
+        }
+    }
+    // What a block of GGUF holds is in one.
+    let bytes = legacy(b"tjgg", Some(1), Type::named("Q4_0"), Era::First);
+    let (new, _) = convert_to(folder, &bytes, Some(Exact::Blocks));
+    let converted = ModelFile::open(&new, &registry).expect("opens");
+    assert_eq!(converted.tensor("output.weight").map(|t| t.type_name), Some("Q4_0"));
 }
 
 #[test]

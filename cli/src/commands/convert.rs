@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use quantsmith::files::OpenOptions;
-use quantsmith::files::convert::{ConvertOptions, ConvertReport, convert};
+use quantsmith::files::convert::{ConvertOptions, ConvertReport, Exact, convert};
 
 use crate::App;
 use crate::failure::Failure;
@@ -21,9 +21,10 @@ pub(crate) struct Convert {
     /// GGUF file to write
     #[arg(value_name = "OUT")]
     output: PathBuf,
-    /// Change no weight: what GGUF has no blocks for becomes F32, which takes more space
-    #[arg(long)]
-    exact: bool,
+    /// Change no weight: what no block of GGUF holds becomes F32, which every program reads and which takes more space;
+    /// with =blocks it stays as it is, for this program alone
+    #[arg(long, value_name = "f32|blocks", num_args = 0..=1, require_equals = true, default_missing_value = "f32")]
+    exact: Option<KeepAs>,
     /// Context length, for containers that do not tell
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     context_length: Option<u32>,
@@ -38,6 +39,22 @@ pub(crate) struct Convert {
     struct_of_arrays: bool,
 }
 
+/// How weights are kept that no block of GGUF holds.
+#[derive(Clone, Copy, ValueEnum)]
+enum KeepAs {
+    F32,
+    Blocks,
+}
+
+impl From<KeepAs> for Exact {
+    fn from(keep: KeepAs) -> Self {
+        match keep {
+            KeepAs::F32 => Self::F32,
+            KeepAs::Blocks => Self::Blocks,
+        }
+    }
+}
+
 impl Convert {
     pub(crate) fn execute(self, app: &mut App) -> Result<(), Failure> {
         let open = OpenOptions {
@@ -48,7 +65,7 @@ impl Convert {
             ..OpenOptions::default()
         };
         discard_on_interrupt();
-        let options = ConvertOptions { exact: self.exact, open };
+        let options = ConvertOptions { exact: self.exact.map(Exact::from), open };
         let report = convert(&self.input, &self.output, &options, &app.registry)?;
         if app.global.json {
             return app.out.json(&report);

@@ -20,8 +20,8 @@ pub struct Entries {
     count: usize,
     /// The largest magnitude of a value.
     pub largest: f32,
-    /// How many magnitudes there are.
-    pub magnitudes: f32,
+    /// The magnitudes that there are, in order.
+    pub magnitudes: Vec<f32>,
 }
 
 /// The entries that are best at a scale, for a group: its state and the sums that make its error.
@@ -50,8 +50,9 @@ impl Entries {
         let mut magnitudes: Vec<u8> = grid.rows.iter().map(|v| (*v as i8).unsigned_abs()).collect();
         magnitudes.sort_unstable();
         magnitudes.dedup();
-        let largest = f32::from(magnitudes.last().copied().unwrap_or(1));
-        Entries { grid, values: values.collect(), count, largest, magnitudes: magnitudes.len() as f32 }
+        let magnitudes: Vec<f32> = magnitudes.into_iter().map(f32::from).collect();
+        let largest = magnitudes.last().copied().unwrap_or(1.0);
+        Entries { grid, values: values.collect(), count, largest, magnitudes }
     }
 }
 

@@ -11,6 +11,7 @@
 //!
 //! Every error is that of the numbers that the block can hold, so no rounding comes after the choice.
 
+mod exact;
 mod wish;
 
 use super::grid::{Entries, Rows};
@@ -50,6 +51,8 @@ pub struct Problem {
     order: Vec<u8>,
     /// The value of each level.
     values: Vec<i32>,
+    /// The different magnitudes of values, in order.
+    magnitudes: Vec<f32>,
     scales: Vec<Whole>,
     offsets: Vec<Whole>,
     entries: Option<Entries>,
@@ -125,6 +128,9 @@ impl Problem {
             Codes::Grid(grid) => Some(Entries::new(grid)),
             _ => None,
         };
+        let mut magnitudes: Vec<f32> = values.iter().map(|v| v.abs() as f32).collect();
+        magnitudes.sort_unstable_by(f32::total_cmp);
+        magnitudes.dedup();
         let scales = wholes(&inverse.scale);
         let offsets = inverse.offset.as_ref().map_or(Vec::new(), wholes);
         let single = inverse.scale.floats.len() == 1;
@@ -132,7 +138,20 @@ impl Problem {
         let alone = single && scales.len() == 1 && offsets.len() <= 1 && entries.is_none();
         let group = if alone { elements } else { group };
         let span = if single { elements / group } else { 1 };
-        Problem { inverse, set, elements, group, span, steps, order, values, scales, offsets, entries }
+        Problem {
+            inverse,
+            set,
+            elements,
+            group,
+            span,
+            steps,
+            order,
+            values,
+            magnitudes,
+            scales,
+            offsets,
+            entries,
+        }
     }
 
     /// The memory for blocks of this format.
@@ -210,7 +229,7 @@ impl Problem {
         let side = groups.clone().map(|g| work.wishes[g].offset).sum::<f32>();
         if one_sided {
             for g in groups.clone() {
-                if work.wishes[g].offset * side < 0.0 {
+                if work.wishes[g].offset * side < 0.0 && !work.wishes[g].lowered() {
                     work.wishes[g] = Wish { offset: 0.0, ..self.wish_scaled(work, g, false) };
                 }
             }
@@ -219,6 +238,7 @@ impl Problem {
         let offset_anchors = Anchors::new(&self.offsets, groups.clone().map(|g| work.wishes[g].offset));
         let mut best = Solution { floats: [None; 2], error: f64::INFINITY };
         work.chosen[groups.clone()].fill(Chosen::default());
+        self.try_exact(groups.clone(), work, &mut best);
         let first_offset = offset_ty.map(|ty| work.nearest(ty, offset_anchors.values[0]));
         for candidate in anchors.candidates() {
             let near = around(ty, f64::from(candidate) * work.unit);
@@ -277,7 +297,7 @@ impl Problem {
 
     /// The whole numbers of a group that give the least error with these floats.
     fn choose(&self, work: &Work, g: usize, [scale, offset]: [f32; 2], reach: usize) -> (f32, Chosen) {
-        let (wish, fixed) = (work.wishes[g], work.fixed[g]);
+        let (wish, fixed) = (self.reachable(work.wishes[g], scale), work.fixed[g]);
         let mut best = (f32::INFINITY, Chosen::default());
         for whole in near(&self.scales, wish.scale / scale, reach) {
             let s = scale * whole.0;
@@ -288,12 +308,14 @@ impl Problem {
                 }
                 continue;
             }
-            let wanted = fixed.x / fixed.w - s * wish.mean;
-            for other in near(&self.offsets, wanted / offset, reach.min(1)) {
-                let o = offset * other.0;
-                let error = self.error(work, g, s, o);
-                if error < best.0 {
-                    best = (error, Chosen { scale: s, offset: o, whole: [*whole, *other] });
+            for more in 0..=wish.spare as u8 {
+                let wanted = fixed.x / fixed.w - s * (wish.mean + f32::from(more));
+                for other in near(&self.offsets, wanted / offset, reach.min(1)) {
+                    let o = offset * other.0;
+                    let error = self.error(work, g, s, o);
+                    if error < best.0 {
+                        best = (error, Chosen { scale: s, offset: o, whole: [*whole, *other] });
+                    }
                 }
             }
         }

@@ -75,6 +75,12 @@ pub trait TypeTable {
         None
     }
 
+    /// The number of a format in GGUF files, by its name, as [`Self::shape_named`] has it.
+    fn number_named(&self, name: &str) -> Option<u32> {
+        let _ = name;
+        None
+    }
+
     /// The digest of a format's declaration in hexadecimal digits; files name private formats by it
     /// (see [`super::private`]).
     fn digest(&self, type_id: u32) -> Option<String> {

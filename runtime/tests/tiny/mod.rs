@@ -55,6 +55,8 @@ pub enum Type {
     F16,
     /// Types of the first hour, whose blocks have been laid out anew: by number.
     Old(u32),
+    /// The same with scales that no f16 holds, where they are f32.
+    Fine(u32),
     /// Any other, whose bytes are random.
     Random(&'static Format),
 }
@@ -80,7 +82,7 @@ impl Type {
         match self {
             Self::F32 => 0,
             Self::F16 => 1,
-            Self::Old(id) => id,
+            Self::Old(id) | Self::Fine(id) => id,
             Self::Random(format) => match format.name.strip_suffix("_64") {
                 Some(name) => Registry::builtin().by_name(name).and_then(|f| f.id).expect("a number"),
                 None => format.id.expect("a number"),
@@ -94,9 +96,10 @@ impl Type {
         match self {
             Self::F32 => (0..count).flat_map(|_| small(&mut noise).to_le_bytes()).collect(),
             Self::F16 => (0..count).flat_map(|_| half(small(&mut noise)).to_le_bytes()).collect(),
-            Self::Old(id) => {
+            Self::Old(id) | Self::Fine(id) => {
                 let size = if id == 4 || id == 5 { 16 } else { 32 };
-                (0..count / size).flat_map(|_| old_block(id, era, size as usize, &mut noise)).collect()
+                let times = if let Self::Fine(_) = self { 1.000_01 } else { 1.0 };
+                (0..count / size).flat_map(|_| old_block(id, era, size as usize, times, &mut noise)).collect()
             }
             Self::Random(format) => {
                 (0..count / format.elements as u64).flat_map(|_| random_block(format, &mut noise)).collect()
@@ -121,13 +124,14 @@ fn half(x: f32) -> u16 {
     ((bits >> 16 & 0x8000) | (exponent as u32) << 10 | (bits >> 13 & 0x3ff)) as u16
 }
 
-/// A block with a scale, perhaps a minimum, perhaps fifth bits, and codes.
-fn old_block(id: u32, era: Era, size: usize, noise: &mut Noise) -> Vec<u8> {
+/// A block with a scale, perhaps a minimum, perhaps fifth bits, and codes. Numbers of f32 are taken `times` as large.
+fn old_block(id: u32, era: Era, size: usize, times: f32, noise: &mut Noise) -> Vec<u8> {
     let scale = (16 + noise.below(16)) as f32 / if id == 8 { 65536.0 } else { 4096.0 };
     let minimum = -(noise.below(64) as f32) / 1024.0;
     let codes: Vec<u32> = (0..size).map(|_| noise.below(if id == 8 { 255 } else { 32 })).collect();
     let wide = era != Era::Third && matches!(id, 2 | 3 | 8);
-    let number = |x: f32| if wide { x.to_le_bytes().to_vec() } else { half(x).to_le_bytes().to_vec() };
+    let number =
+        |x: f32| if wide { (x * times).to_le_bytes().to_vec() } else { half(x).to_le_bytes().to_vec() };
     let mut block = number(scale);
     if matches!(id, 3 | 5 | 7) {
         block.extend(number(minimum));

@@ -1,6 +1,6 @@
 //! A group alone: the scale and the offset that would be best for it if they could be any numbers.
 
-use super::{Problem, ROUNDS, Work};
+use super::{Problem, ROUNDS, Work, exact};
 
 /// Candidates for a group's scale, in each direction.
 const GROUP_CANDIDATES: usize = 48;
@@ -14,13 +14,17 @@ pub(super) struct Wish {
     pub(super) offset: f32,
     /// The mean code.
     pub(super) mean: f32,
+    /// Whether weights are a level times the scale, with the offset, and nothing else.
+    pub(super) exact: bool,
+    /// How much larger all codes of an exact group with an offset could be.
+    pub(super) spare: f32,
 }
 
 impl Problem {
     /// Half the number of levels: how fine codes are.
     fn fineness(&self) -> f32 {
         match (&self.entries, self.steps.count) {
-            (Some(entries), _) => entries.magnitudes,
+            (Some(entries), _) => entries.magnitudes.len() as f32,
             (None, 0) => 0.5 * (self.steps.high - self.steps.low),
             (None, count) => 0.5 * count as f32,
         }
@@ -42,6 +46,12 @@ impl Problem {
         let (from, to) = (fineness / (fineness + 12.0), 1.0 + 1.0 / fineness);
         let mut best = (f32::INFINITY, Wish::default());
         self.improve(work, g, 0.0, 0.0, &mut best);
+        let mut exact = false;
+        if let Some(scale) = self.exact_scale(work.xs(g, self.group)) {
+            for scale in [scale, -scale].into_iter().take(if turned { 2 } else { 1 }) {
+                exact |= self.improve(work, g, scale, 0.0, &mut best);
+            }
+        }
         let symmetric = low == -high;
         let directions = [cover(most, least), -cover(-least, -most)];
         for largest in &directions[..if turned && !symmetric { 2 } else { 1 }] {
@@ -56,7 +66,7 @@ impl Problem {
                 break;
             }
         }
-        Wish { mean: self.mean(work, g, best.1.scale, 0.0), ..best.1 }
+        Wish { mean: self.mean(work, g, best.1.scale, 0.0), exact, ..best.1 }
     }
 
     /// Keeps a scale and an offset if they are better.
@@ -64,7 +74,7 @@ impl Problem {
         let error = self.error(work, g, scale, offset);
         let better = error < best.0;
         if better {
-            *best = (error, Wish { scale, offset, mean: 0.0 });
+            *best = (error, Wish { scale, offset, ..Wish::default() });
         }
         better
     }
@@ -90,6 +100,13 @@ impl Problem {
             }
             (((xc * w - x * c) / determinant) as f32, ((x * cc - xc * c) / determinant) as f32)
         };
+        let (mut exact, mut spare) = (false, 0.0);
+        let above = work.xs(g, self.group).iter().map(|x| x - least);
+        if let Some(step) = exact::step(above, high - low).filter(|_| self.whole_levels()) {
+            let (scale, offset) = refined(step, least - step * low);
+            exact = self.improve(work, g, scale, offset, &mut best);
+            spare = if exact { high - low - exact::whole(range / step) } else { 0.0 };
+        }
         let most_shrunk = 1.2 / (high - low + 2.0);
         for n in 0..RANGE_CANDIDATES * RANGE_CANDIDATES {
             let part = |n: usize| most_shrunk * n as f32 / (RANGE_CANDIDATES - 1) as f32;
@@ -107,7 +124,7 @@ impl Problem {
                 break;
             }
         }
-        Wish { mean: self.mean(work, g, best.1.scale, best.1.offset), ..best.1 }
+        Wish { mean: self.mean(work, g, best.1.scale, best.1.offset), exact, spare, ..best.1 }
     }
 }
 

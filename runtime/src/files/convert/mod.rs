@@ -3,10 +3,11 @@
 //! What GGUF can hold is copied. The blocks of the first containers are put in its order of codes, which
 //! loses nothing; where their scales are f32 and GGUF has f16, they are rounded, unless all of a tensor fit,
 //! and the report says by how much the weights changed. With [`ConvertOptions::exact`] such tensors become
-//! F32 instead.
+//! F32 instead, or stay as they are, in blocks that GGUF has no number for and this program has.
 
 mod blocks;
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde::Serialize;
@@ -14,6 +15,7 @@ use serde::Serialize;
 use super::error::FileError;
 use super::model::{Container, ModelFile, OpenOptions};
 use super::ops::forget_split;
+use super::private::is_private;
 use super::tensor::TensorInfo;
 use super::types::{Layout, TypeTable};
 use super::value::Value;
@@ -26,11 +28,20 @@ const CHUNK: usize = 1 << 20;
 const F32: u32 = 0;
 const F16: u32 = 1;
 
+/// What becomes of weights that no block of GGUF holds exactly, when nothing may be lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exact {
+    /// F32, at the price of size.
+    F32,
+    /// The blocks that they are in, as a private format (see [`super::private`]): other programs refuse the file.
+    Blocks,
+}
+
 /// How to convert.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ConvertOptions {
-    /// Lose nothing, at the price of size: what GGUF has no blocks for becomes F32.
-    pub exact: bool,
+    /// Lose nothing, in one of two ways; otherwise scales are rounded to f16.
+    pub exact: Option<Exact>,
     /// How to read the input, and what to assume where it does not say.
     pub open: OpenOptions,
 }
@@ -72,6 +83,8 @@ impl ConvertReport {
 enum Recipe {
     /// As it is.
     Copy,
+    /// As it is, under the number of a private format.
+    Keep(u32),
     /// In blocks of GGUF.
     Blocks(OldBlock),
     /// As numbers: f32, or f16 when rounding is allowed.
@@ -89,13 +102,17 @@ pub fn convert(
     types: &dyn TypeTable,
 ) -> Result<ConvertReport, FileError> {
     let model = ModelFile::open_with(input, types, &options.open)?;
-    let recipes: Vec<Recipe> = model.tensors().iter().map(|t| recipe(&model, t, options.exact)).collect();
+    let recipes: Vec<Recipe> =
+        model.tensors().iter().map(|t| recipe(&model, t, options.exact, types)).collect();
     let plan: Vec<NewTensor> = model.tensors().iter().zip(&recipes).map(|(t, r)| planned(t, r)).collect();
     let mut metadata = model.metadata().clone();
     if !matches!(model.container(), Container::Gguf { .. }) {
         metadata.insert("general.quantization_version", Value::U32(2));
-        if let Some(ftype) = file_type(&plan, &recipes) {
-            metadata.insert("general.file_type", Value::U32(ftype));
+        if recipes.iter().any(|r| matches!(r, Recipe::Keep(_) | Recipe::Numbers(..))) {
+            match file_type(&plan) {
+                Some(ftype) => metadata.insert("general.file_type", Value::U32(ftype)),
+                None => drop(metadata.remove("general.file_type")),
+            }
         }
     }
     forget_split(&mut metadata);
@@ -120,10 +137,16 @@ pub fn convert(
     })
 }
 
-fn recipe(model: &ModelFile, tensor: &TensorInfo, exact: bool) -> Recipe {
+fn recipe(model: &ModelFile, tensor: &TensorInfo, exact: Option<Exact>, types: &dyn TypeTable) -> Recipe {
     let Some(old) = OldBlock::of(tensor.layout, tensor.type_id) else { return Recipe::Copy };
+    let unheld = || match exact {
+        Some(Exact::Blocks) => {
+            types.number_named(tensor.type_name).map_or(Recipe::Numbers(old, F32), Recipe::Keep)
+        }
+        _ => Recipe::Numbers(old, F32),
+    };
     if !old.fits_gguf() {
-        return Recipe::Numbers(old, if exact { F32 } else { F16 });
+        return if exact.is_some() { unheld() } else { Recipe::Numbers(old, F16) };
     }
     // What would be lost must be known before the header is written. Scales beyond f16 cannot be rounded at
     // all.
@@ -135,38 +158,33 @@ fn recipe(model: &ModelFile, tensor: &TensorInfo, exact: bool) -> Recipe {
         same &= rounded.to_f32().to_bits() == scale.to_bits();
         finite &= rounded.is_finite() || !scale.is_finite();
     }
-    if same || finite && !exact { Recipe::Blocks(old) } else { Recipe::Numbers(old, F32) }
+    if same || finite && exact.is_none() { Recipe::Blocks(old) } else { unheld() }
 }
 
 fn planned(tensor: &TensorInfo, recipe: &Recipe) -> NewTensor {
     let new = NewTensor::from(tensor);
     match recipe {
         Recipe::Copy => new,
+        Recipe::Keep(type_id) => NewTensor { layout: Layout::Current, type_id: *type_id, ..new },
         Recipe::Blocks(_) => NewTensor { layout: Layout::Current, ..new },
         Recipe::Numbers(_, type_id) => NewTensor { layout: Layout::Current, type_id: *type_id, ..new },
     }
 }
 
-/// The advisory type of the file, where it is not that of the input any more: of the type that most bytes
-/// have.
-fn file_type(plan: &[NewTensor], recipes: &[Recipe]) -> Option<u32> {
-    if recipes.iter().all(|r| !matches!(r, Recipe::Numbers(..))) {
-        return None;
+/// The advisory type of the file, where it is not that of the input any more: of the type that most weights
+/// have. There is none for a private format.
+fn file_type(plan: &[NewTensor]) -> Option<u32> {
+    let mut totals = BTreeMap::<u32, u128>::new();
+    for t in plan.iter().filter(|t| t.dims.len() > 1) {
+        *totals.entry(t.type_id).or_default() += t.dims.iter().map(|&d| u128::from(d)).product::<u128>();
     }
-    let matrices = plan.iter().filter(|t| t.dims.len() > 1);
-    let mut totals = [0u128; 32];
-    for t in matrices {
-        if let Some(total) = totals.get_mut(t.type_id as usize) {
-            *total += t.dims.iter().map(|&d| u128::from(d)).product::<u128>();
-        }
+    let (&most, _) = totals.iter().max_by_key(|(_, total)| **total)?;
+    match most {
+        8 => Some(7),
+        6 => Some(8),
+        7 => Some(9),
+        other => (!is_private(other)).then_some(other),
     }
-    let most = (0..totals.len()).max_by_key(|&i| totals[i])?;
-    Some(match most {
-        8 => 7,
-        6 => 8,
-        7 => 9,
-        other => other as u32,
-    })
 }
 
 /// Writes the data of a tensor; returns the largest change of a weight.
@@ -178,7 +196,7 @@ fn write_tensor(
 ) -> Result<f32, FileError> {
     let data = model.data(tensor);
     let (old, type_id) = match recipe {
-        Recipe::Copy => {
+        Recipe::Copy | Recipe::Keep(_) => {
             writer.write(&data)?;
             return Ok(0.0);
         }

@@ -6,7 +6,7 @@ use half::f16;
 
 use super::kit_legacy::Legacy;
 use super::*;
-use crate::files::convert::{ConvertOptions, ConvertReport, convert};
+use crate::files::convert::{ConvertOptions, ConvertReport, Exact, convert};
 use crate::files::{Container, Layout, OpenOptions};
 
 /// Gives every block of a model scales that are right numbers.
@@ -23,7 +23,7 @@ fn run(legacy: &Legacy, exact: bool) -> (ConvertReport, ModelFile, tempfile::Tem
     let dir = tempfile::tempdir().expect("a directory");
     let (input, output) = (dir.path().join("m.bin"), dir.path().join("m.gguf"));
     fs::write(&input, legacy.build()).expect("written");
-    let options = ConvertOptions { exact, open: OpenOptions::default() };
+    let options = ConvertOptions { exact: exact.then_some(Exact::F32), open: OpenOptions::default() };
     let report = convert(&input, &output, &options, &Table).expect("converted");
     assert_eq!(fs::metadata(&output).expect("there").len(), report.bytes);
     let model = ModelFile::open(&output, &Table).expect("a right file");
