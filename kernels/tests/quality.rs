@@ -164,7 +164,7 @@ fn what_a_block_holds_is_found_again() {
         println!("{:8} random bits:      {exact:.3} exact, error {lost:.1e}", format.name);
         // Codes of a group that does not use them all can be told from others only by the offsets of its neighbours.
         let ambiguous =
-            inverse.offset.as_ref().is_some_and(|o| o.floats.len() == 1) && inverse.scale.places.len() > 0;
+            inverse.offset.as_ref().is_some_and(|o| o.floats.len() == 1) && !inverse.scale.places.is_empty();
         if exact < if ambiguous { 0.7 } else { 0.98 } || lost > if ambiguous { 0.02 } else { 1e-3 } {
             bad.push((format.name, "random bits", exact, lost));
         }
