@@ -163,9 +163,9 @@ fn what_a_block_holds_is_found_again() {
         let (exact, lost) = found_again(format, &random);
         println!("{:8} random bits:      {exact:.3} exact, error {lost:.1e}", format.name);
         // Codes of a group that does not use them all can be told from others only by the offsets of its neighbours.
-        let ambiguous =
-            inverse.offset.as_ref().is_some_and(|o| o.floats.len() == 1) && !inverse.scale.places.is_empty();
-        if exact < if ambiguous { 0.7 } else { 0.98 } || lost > if ambiguous { 0.02 } else { 1e-3 } {
+        let shared = inverse.offset.as_ref().is_some_and(|o| o.floats.len() == 1 && o.bits > 0);
+        let (least, most) = if shared { (0.7, 0.02) } else { (0.98, 1e-3) };
+        if exact < least || lost > most {
             bad.push((format.name, "random bits", exact, lost));
         }
     }

@@ -296,26 +296,48 @@ impl Problem {
     }
 
     /// The whole numbers of a group that give the least error with these floats.
-    fn choose(&self, work: &Work, g: usize, [scale, offset]: [f32; 2], reach: usize) -> (f32, Chosen) {
-        let (wish, fixed) = (self.reachable(work.wishes[g], scale), work.fixed[g]);
+    fn choose(&self, work: &Work, g: usize, floats: [f32; 2], reach: usize) -> (f32, Chosen) {
+        let wish = self.reachable(work.wishes[g], floats[0]);
+        // A wish that is exact may be so with the other sign, too, which not every whole number has.
+        let wanted = [wish.scale / floats[0], -wish.scale / floats[0]];
+        let signs = if wish.exact && self.offsets.is_empty() { 2 } else { 1 };
         let mut best = (f32::INFINITY, Chosen::default());
-        for whole in near(&self.scales, wish.scale / scale, reach) {
-            let s = scale * whole.0;
-            if self.offsets.is_empty() {
-                let error = self.error(work, g, s, 0.0);
-                if error < best.0 {
-                    best = (error, Chosen { scale: s, offset: 0.0, whole: [*whole, (0.0, 0)] });
+        for wanted in &wanted[..signs] {
+            for whole in near(&self.scales, *wanted, reach) {
+                let scale = floats[0] * whole.0;
+                let found = if self.offsets.is_empty() {
+                    let error = self.error(work, g, scale, 0.0);
+                    (error, Chosen { scale, offset: 0.0, whole: [*whole, (0.0, 0)] })
+                } else {
+                    self.choose_offset(work, g, wish, (scale, *whole), floats[1], reach.min(1))
+                };
+                if found.0 < best.0 {
+                    best = found;
                 }
-                continue;
             }
-            for more in 0..=wish.spare as u8 {
-                let wanted = fixed.x / fixed.w - s * (wish.mean + f32::from(more));
-                for other in near(&self.offsets, wanted / offset, reach.min(1)) {
-                    let o = offset * other.0;
-                    let error = self.error(work, g, s, o);
-                    if error < best.0 {
-                        best = (error, Chosen { scale: s, offset: o, whole: [*whole, *other] });
-                    }
+        }
+        best
+    }
+
+    /// The whole number of a group's offset that gives the least error with a scale.
+    fn choose_offset(
+        &self,
+        work: &Work,
+        g: usize,
+        wish: Wish,
+        (scale, whole): (f32, Whole),
+        float: f32,
+        reach: usize,
+    ) -> (f32, Chosen) {
+        let mean = work.fixed[g].x / work.fixed[g].w;
+        let mut best = (f32::INFINITY, Chosen::default());
+        for more in 0..=wish.spare as u8 {
+            let wanted = mean - scale * (wish.mean + f32::from(more));
+            for other in near(&self.offsets, wanted / float, reach) {
+                let offset = float * other.0;
+                let error = self.error(work, g, scale, offset);
+                if error < best.0 {
+                    best = (error, Chosen { scale, offset, whole: [whole, *other] });
                 }
             }
         }

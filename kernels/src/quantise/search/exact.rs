@@ -97,23 +97,15 @@ impl Problem {
         self.entries.is_none() && self.steps.count == 0
     }
 
-    /// What a group may wish for instead of a scale that no whole number makes: for the opposite scale, or for a part of it
-    /// and codes that are as many times larger.
+    /// What a group wishes for, or a part of that scale and codes as many times larger where no whole number is large enough.
     pub(super) fn reachable(&self, mut wish: Wish, float: f32) -> Wish {
-        let [low, high] = [&self.scales[0], &self.scales[self.scales.len() - 1]].map(|w| 1.001 * w.0);
-        let wanted = wish.scale / float;
-        if !wish.exact || (low..=high).contains(&wanted) {
-            return wish;
+        if wish.exact {
+            let times = (wish.scale / (1.001 * largest(&self.scales) * float)).abs() as u32 as f32 + 1.0;
+            let (first, all) = (self.steps.low, self.steps.high - self.steps.low);
+            wish.scale /= times;
+            wish.mean = first + (wish.mean - first) * times;
+            wish.spare = (all - (all - wish.spare) * times).max(0.0);
         }
-        if self.offsets.is_empty() && (low..=high).contains(&-wanted) {
-            wish.scale = -wish.scale;
-            return wish;
-        }
-        let times = (wanted.abs() / high.max(-low)) as u32 as f32 + 1.0;
-        let (first, all) = (self.steps.low, self.steps.high - self.steps.low);
-        wish.scale /= times;
-        wish.mean = first + (wish.mean - first) * times;
-        wish.spare = (all - (all - wish.spare) * times).max(0.0);
         wish
     }
 
@@ -150,6 +142,12 @@ impl Problem {
     }
 }
 
+/// The largest magnitude of whole numbers, which are in order.
+fn largest(wholes: &[Whole]) -> f32 {
+    let magnitude = |whole: Option<&Whole>| whole.map_or(0.0, |w| w.0.abs());
+    magnitude(wholes.first()).max(magnitude(wholes.last()))
+}
+
 /// Floats of which all values are multiples: the largest, and the largest after it that loses nothing when it is rounded,
 /// with either sign.
 fn floats(
@@ -158,8 +156,8 @@ fn floats(
     values: impl Iterator<Item = f32> + Clone,
     unit: f64,
 ) -> [Number; 4] {
-    let most = wholes.iter().fold(0.0f32, |m, w| m.max(w.0.abs())) / part.factor.abs();
-    let step = step(values, TIMES * most).map_or(0.0, |s| f64::from(s / part.factor.abs()) * unit);
+    let most = TIMES * largest(wholes) / part.factor.abs();
+    let step = step(values, most).map_or(0.0, |s| f64::from(s / part.factor.abs()) * unit);
     let lost = |n: &u32| {
         let value = step / f64::from(*n);
         (nearest(part.ty, value).value - value).abs() / value
