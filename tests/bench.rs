@@ -51,6 +51,10 @@ fn the_fields_are_those_of_llama_bench_in_all_formats_and_ours_follow() {
         assert!(record["avg_ts"].as_f64().is_some_and(|speed| speed > 0.0));
         assert_eq!(record["samples_ts"].as_array().map(Vec::len), Some(1));
     }
+    if cfg!(target_os = "linux") {
+        let peak = records[1]["peak_rss"].as_u64().expect("a number");
+        assert!((1 << 20..256 << 20).contains(&peak), "{peak}: without the memory whose speed is measured");
+    }
     assert_eq!((&records[0]["n_prompt"], &records[0]["n_gen"]), (&4.into(), &0.into()));
     assert_eq!((&records[1]["n_prompt"], &records[1]["n_gen"]), (&0.into(), &3.into()));
     assert!(records[0]["roof"].is_null() && records[1]["roof"].is_number(), "of generation alone");

@@ -104,6 +104,13 @@ struct Test {
     depth: usize,
 }
 
+impl Test {
+    /// Whether its speed is bounded by that of reading the weights.
+    fn reads_weights(self) -> bool {
+        self.prompt == 0 && self.depth == 0
+    }
+}
+
 /// What a model is loaded for.
 #[derive(Clone, Copy, Debug)]
 struct Setting {
@@ -123,20 +130,27 @@ impl Bench {
         let before = self.compare.as_deref().map(compare::read).transpose()?;
         let tests = self.tests()?;
         let mut records = Vec::new();
-        // How fast memory is read, once for each number of threads and tier.
+        // How fast memory is read by so many threads on a tier.
         let mut speeds = HashMap::new();
         for path in &self.model {
             for setting in self.settings(app)? {
-                let Setting { threads, tier, .. } = setting;
-                let speed = speeds.entry((threads, tier.tier().name()));
-                let machine = *speed.or_insert_with(|| Machine::measure(threads, tier).read());
+                forget_peak();
                 let model = self.load(app, path, setting, &tests)?;
                 let mut session = Session::new(&model)?;
+                let loaded = peak_rss();
                 for test in &tests {
                     self.tell(&records, path, *test);
                     std::thread::sleep(Duration::from_secs(self.delay));
+                    let key = (setting.threads, setting.tier.tier().name());
+                    // Other programs take their share of the memory, now more and now less.
+                    if test.reads_weights() || !speeds.contains_key(&key) {
+                        speeds.insert(key, Machine::measure(setting.threads, setting.tier).read());
+                    }
+                    forget_peak();
                     let times = self.measure(&mut session, *test, setting.batch)?;
-                    records.push(describe(&model, path, setting, *test, &times, machine));
+                    let peak_rss = peak_rss().max(loaded);
+                    let record = describe(&model, path, setting, *test, &times, speeds[&key]);
+                    records.push(Record { peak_rss, ..record });
                 }
             }
         }
@@ -300,7 +314,7 @@ fn describe(
         (mean_and_deviation(&as_f64), mean_and_deviation(&samples_ts));
     let plan = model.plan();
     let median_ts = median(&samples_ts);
-    let roof = plan.bytes_per_token().filter(|_| test.prompt == 0 && test.depth == 0);
+    let roof = plan.bytes_per_token().filter(|_| test.reads_weights());
     let mut kernels: Vec<&str> = plan.tensors.iter().map(|t| t.kernel.as_str()).collect();
     kernels.sort_unstable();
     kernels.dedup();
@@ -350,7 +364,7 @@ fn describe(
         isa: setting.tier.tier().name(),
         kernel_set: kernels.join(" "),
         mem_bw_gbs: read / 1e9,
-        peak_rss: peak_rss(),
+        peak_rss: 0,
         median_ts,
         roof: roof.map(|bytes| median_ts * bytes as f64 / read),
         samples_ns,
@@ -378,6 +392,11 @@ fn peak_rss() -> u64 {
     let text = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));
     line.and_then(|l| l.trim().trim_end_matches("kB").trim().parse::<u64>().ok()).map_or(0, |kib| kib * 1024)
+}
+
+/// Lets the most memory be counted from now on, where the system allows that.
+fn forget_peak() {
+    let _ = std::fs::write("/proc/self/clear_refs", "5");
 }
 
 /// The time as `2026-01-31T23:59:59Z`.
