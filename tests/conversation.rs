@@ -130,7 +130,7 @@ fn a_person_talks_and_commands_are_obeyed() {
     t.say("/regen");
     t.wait("error: /regen: nothing has been said yet");
     t.say("/load talk.json");
-    t.wait("has 2 messages");
+    t.wait("3 messages read from talk.json");
     t.say("/regen");
     t.say("/save");
     t.wait("saved in talk.json");

@@ -74,7 +74,9 @@ fn a_model_does_not_diverge_from_itself_and_does_from_another() {
     assert_eq!(same["same_top"]["value"], 1.0);
     let ppl = same["ppl"]["value"].as_f64().expect("a number");
     assert!((ppl - number(&written, "perplexity")).abs() < 1e-9 * ppl);
-    let text = tiny.run("--kl-divergence --kl-divergence-base base --chunks 2").run();
+    let text = tiny.run("--kl-divergence --kl-divergence-base base --chunks 2 -c 16").run();
+    let warning = "warning: -c 16 is ignored: the base file has chunks of 32 tokens";
+    assert!(text.stderr.contains(warning), "{}", text.stderr);
     for line in ["Mean PPL(base)", "Median  KLD", "99.9%   Δp", "RMS Δp", "Same top p"] {
         assert!(text.stdout.contains(line), "{line} is not in {}", text.stdout);
     }

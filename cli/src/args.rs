@@ -25,6 +25,7 @@ use crate::terminal::colours_are_welcome;
                   2 the request makes no sense.",
     propagate_version = true,
     disable_help_subcommand = true,
+    args_override_self = true,
     max_term_width = 110
 )]
 pub(crate) struct Cli {
@@ -354,6 +355,13 @@ mod tests {
             let flag = bad.split(' ').next().expect("a flag");
             assert!(error.line().is_some_and(|l| l.contains(flag)), "{error:?}");
         }
+    }
+
+    #[test]
+    fn of_a_flag_that_is_given_twice_the_last_counts() {
+        let run = run("-n 5 --temp 0.5 -q -r a -n 7 --temp 0 -q -r b").expect("valid");
+        assert_eq!(run.exchange.predict, 7);
+        assert_eq!(run.exchange.sampling.params(10, true).expect("valid").temperature, 0.0);
     }
 
     #[test]

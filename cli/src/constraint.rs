@@ -57,7 +57,7 @@ impl ConstraintArgs {
     /// The form that was asked for, if any.
     ///
     /// # Errors
-    /// Says which file cannot be read, or where a schema is no JSON.
+    /// Says which file cannot be read, where a schema is no JSON, or where a grammar is none.
     pub(crate) fn read(&self) -> Result<Option<Form>, Failure> {
         let inline = |flag: &str, kind| Form { origin: flag.to_owned(), from_file: false, kind };
         let form = if let Some(text) = &self.grammar {
@@ -79,6 +79,9 @@ impl ConstraintArgs {
         } else {
             return Ok(None);
         };
+        if let Kind::Gbnf(text) = &form.kind {
+            Constraints::check_gbnf(text).map_err(|error| form.refused(&error))?;
+        }
         Ok(Some(form))
     }
 }
@@ -101,7 +104,10 @@ impl Form {
     }
 
     fn refused(&self, error: &TextError) -> Failure {
-        let message = format!("{}: {error}", self.origin);
+        let message = match error {
+            TextError::Constraint(fault) => format!("{}: {fault}", self.origin),
+            other => format!("{}: {other}", self.origin),
+        };
         if self.from_file { Failure::run(message) } else { Failure::usage(message) }
     }
 }
@@ -151,8 +157,13 @@ mod tests {
         let name = path.to_str().expect("the path is text");
         let error = read(&["--json-schema-file", name]).expect_err("no JSON");
         assert!(error.exit_code() == 1 && error.line().is_some_and(|l| l.contains(name)));
-        let form = read(&["--grammar-file", name]).expect("valid").expect("a form");
-        assert_eq!(form.refused(&TextError::Constraint("x".into())).exit_code(), 1);
+        let error = read(&["--grammar-file", name]).expect_err("no grammar");
+        assert!(error.exit_code() == 1 && error.line().is_some_and(|l| l.contains(name)));
+        let line = read(&["--grammar", "root ::= x"]).expect_err("no grammar").line().expect("a line");
+        assert_eq!(
+            line,
+            "error: --grammar: line 1 column 10: found the rule \"x\", which is nowhere defined; accepted: a defined rule"
+        );
         std::fs::remove_file(&path).expect("the file is there");
         assert_eq!(read(&["--grammar-file", name]).expect_err("gone").exit_code(), 1);
     }

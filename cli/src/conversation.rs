@@ -232,7 +232,7 @@ impl<'a> Conversation<'a> {
             }
             "load" => {
                 self.load(argument)?;
-                terminal.remark(&format!("the conversation has {}", counted(self.messages.len(), "message")));
+                terminal.remark(&format!("{} read from {argument}", counted(self.all().len(), "message")));
             }
             "stats" => self.statistics(terminal),
             "exit" | "quit" | "bye" => return Ok(Next::Stop),

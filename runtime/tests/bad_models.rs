@@ -152,3 +152,19 @@ fn a_context_that_only_the_file_asks_for_is_bounded() {
         model.warnings()
     );
 }
+
+#[test]
+fn a_context_that_there_is_no_memory_for_is_refused_before_the_weights_are_read() {
+    // 8 MiB for each position.
+    let shape =
+        Shape { layers: 16, heads: 256, kv_heads: 256, head_dim: 256, embed: 32, ff: 32, ..Shape::default() };
+    let file = Draft::new(Architecture::find("llama").expect("an architecture"), shape, MIXED).write();
+    let options = LoadOptions {
+        context: Some(1 << 24),
+        progress: Some(Box::new(|_| panic!("weights were packed"))),
+        ..LoadOptions::default()
+    };
+    let error = Model::load(&file.path, options).err().expect("more memory than there is").to_string();
+    let expected = "no memory for keys and values: 70368744177664 bytes; ask for a smaller context with -c";
+    assert_eq!(error, expected);
+}

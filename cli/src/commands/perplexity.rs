@@ -19,7 +19,7 @@ use serde::Serialize;
 use crate::App;
 use crate::args::{ModelArgs, PromptArgs};
 use crate::failure::Failure;
-use crate::output::note;
+use crate::output::{note, warn};
 use crate::table::{counted, grouped};
 
 /// The flags of `perplexity`.
@@ -155,7 +155,12 @@ impl Perplexity {
     fn diverge(&mut self, app: &mut App, path: &Path) -> Result<(), Failure> {
         let mut reader = Reader::open(path).map_err(|e| at(path, &e))?;
         let Header { size, vocab, tokens } = reader.header().clone();
-        self.model.ctx_size = u32::try_from(size).unwrap_or(u32::MAX);
+        let size_in_file = u32::try_from(size).unwrap_or(u32::MAX);
+        if ![0, size_in_file].contains(&self.model.ctx_size) {
+            let asked = self.model.ctx_size;
+            warn(&format!("-c {asked} is ignored: the base file has chunks of {size} tokens"));
+        }
+        self.model.ctx_size = size_in_file;
         let model = app.load(&self.model)?;
         if model.vocab_size() != vocab {
             let own = model.vocab_size();

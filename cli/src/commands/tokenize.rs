@@ -37,8 +37,21 @@ pub(crate) struct Tokenize {
     #[arg(long)]
     show_count: bool,
     /// Turn ids into text instead
-    #[arg(long, value_name = "IDS", value_delimiter = ',', conflicts_with_all = ["prompt", "file", "binary_file", "stdin"])]
-    decode: Option<Vec<u32>>,
+    #[arg(long, value_name = "IDS", value_parser = id_list, conflicts_with_all = ["prompt", "file", "binary_file", "stdin"])]
+    decode: Option<Ids>,
+}
+
+/// A list of ids, with commas or blanks between them, in brackets or not: also as `--ids` prints one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Ids(Vec<u32>);
+
+fn id_list(text: &str) -> Result<Ids, String> {
+    let bare = text.trim();
+    let bare = bare.strip_prefix('[').and_then(|t| t.strip_suffix(']')).unwrap_or(bare);
+    let ids = bare.split([',', ' ', '\n', '\t']).filter(|id| !id.is_empty());
+    let ids = ids
+        .map(|id| id.parse().map_err(|_| format!("{id:?} is no id; accepted: numbers with commas between")));
+    ids.collect::<Result<_, _>>().map(Ids)
 }
 
 #[derive(Serialize)]
@@ -65,7 +78,7 @@ impl Tokenize {
         for warning in file.warnings().iter().chain(tokenizer.warnings()) {
             warn(warning);
         }
-        if let Some(ids) = self.decode {
+        if let Some(Ids(ids)) = self.decode {
             return decode(&tokenizer, ids, app);
         }
         let options = EncodeOptions { add_special: !self.no_bos, parse_special: !self.no_parse_special };
@@ -100,4 +113,20 @@ fn decode(tokenizer: &Tokenizer, ids: Vec<u32>, app: &mut App) -> Result<(), Fai
     }
     let text = tokenizer.decode(&ids);
     if app.global.json { app.out.json(&Decoded { ids, text }) } else { app.out.line(&text) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_read_as_people_write_them_and_as_they_are_printed() {
+        for text in ["1,2,30", "[1, 2, 30]", " 1 2 30\n", "[1,2,30]", "1, 2,\t30,"] {
+            assert_eq!(id_list(text), Ok(Ids(vec![1, 2, 30])), "{text:?}");
+        }
+        assert_eq!(id_list(""), Ok(Ids(vec![])));
+        for bad in ["1,x", "-1", "[1", "4294967296", "1.5"] {
+            assert!(id_list(bad).is_err_and(|e| e.contains("is no id")), "{bad:?}");
+        }
+    }
 }

@@ -448,8 +448,8 @@ fn check_cache(types: CacheTypes, params: &HParams) -> Result<(), Error> {
     Ok(())
 }
 
-/// The length of the context, and the places of the cache. What the user asked for is taken as it is, or refused; what
-/// only the file says is halved until the system has memory for it.
+/// The length of the context, and the places of the cache. What the user asked for is taken as it is, or refused before
+/// the weights are looked at; what only the file says is halved until the system has memory for it.
 fn room(
     params: &HParams,
     asked: Option<usize>,
@@ -466,17 +466,18 @@ fn room(
         return Err(error(context));
     }
     loop {
-        match (plan_cache(context), asked) {
-            (Some(plan), None) if Cache::new(&plan).is_err() && context > 1 => context /= 2,
-            (Some(plan), _) => {
+        // Memory that is not touched costs nothing: the system is only asked whether there would be any.
+        let plan = plan_cache(context).ok_or_else(|| error(context));
+        match plan.and_then(|plan| Cache::new(&plan).map(|_| plan)) {
+            Ok(plan) => {
                 if context < params.context && asked.is_none() {
                     warnings
                         .push(format!("the context is {context} tokens, of {} in training", params.context));
                 }
                 return Ok((context, plan));
             }
-            (None, None) if context > 1 => context /= 2,
-            (None, _) => return Err(error(context)),
+            Err(_) if asked.is_none() && context > 1 => context /= 2,
+            Err(error) => return Err(error),
         }
     }
 }

@@ -88,7 +88,7 @@ impl Bpe {
         let entries = vocab.len() as u32;
         let (symbols, missing) = match scheme.spelling {
             Spelling::Alphabet => {
-                let missing = bytes.iter().filter(|&&id| id >= entries).count();
+                let missing = (0..=255).filter(|&b| is_ordinary(b) && bytes[b as usize] >= entries).count();
                 (WordSymbols::Bytes(bytes), missing)
             }
             Spelling::MarkedSpaces | Spelling::Words => {
@@ -99,7 +99,8 @@ impl Bpe {
                 (WordSymbols::Characters { extra, bytes: byte_tokens, mark, borders }, missing)
             }
         };
-        if missing > 0 && vocab.ids.unknown.is_none() {
+        let dropped = matches!(symbols, WordSymbols::Bytes(_)) || vocab.ids.unknown.is_none();
+        if missing > 0 && dropped {
             let warning =
                 format!("the vocabulary has no token for {missing} of the 256 bytes; they are dropped");
             vocab.warnings.push(warning);
@@ -202,18 +203,22 @@ impl Bpe {
         }
     }
 
-    /// Writes bytes for which there is no entry.
+    /// Writes bytes for which there is no entry. In the byte alphabet, those that the vocabulary lacks are dropped: an
+    /// unknown token is there often the one that ends a text, which no text of a user may become.
     fn fall_back(&self, text: &[u8], vocab: &Vocab, out: &mut Vec<u32>) {
         match &self.symbols {
             WordSymbols::Bytes(bytes) => {
                 let ids = text.iter().map(|&b| bytes[b as usize]);
-                out.extend(
-                    ids.filter_map(|id| Some(id).filter(|&id| id < self.entries).or(vocab.ids.unknown)),
-                );
+                out.extend(ids.filter(|&id| id < self.entries));
             }
             WordSymbols::Characters { bytes, .. } => fall_back(text, bytes, vocab.ids.unknown, out),
         }
     }
+}
+
+/// Whether people's texts have this byte: not control characters, nor what no assigned character begins with.
+fn is_ordinary(byte: u8) -> bool {
+    !matches!(byte, 0..=8 | 11 | 12 | 14..=31 | 0x7F | 0xC0 | 0xC1 | 0xF1..=0xFF)
 }
 
 /// A character that is no entry and that no merge names.
@@ -316,6 +321,28 @@ mod tests {
         let t = Tokenizer::from_metadata(&m).unwrap();
         assert_eq!(encode(&t, "abab"), ["a", "b", "a", "b"]);
         assert_eq!(encode(&t, "abc"), ["abc"]);
+    }
+
+    #[test]
+    fn bytes_without_an_entry_are_dropped_and_become_no_mark() {
+        let without = |bytes: &[u8]| {
+            let mut m = bpe_metadata("gpt-2", &[]);
+            let names: Vec<String> = bytes.iter().map(|&b| ALPHABET[b as usize].to_string()).collect();
+            let tokens = m.strings("tokenizer.ggml.tokens").unwrap().iter();
+            let kept = tokens.filter(|t| !names.iter().any(|name| name.as_bytes() == t.as_bytes()));
+            let tokens = std::iter::once(Str::from("<|end|>")).chain(kept.cloned()).collect::<Vec<_>>();
+            let types = (0..tokens.len()).map(|id| if id == 0 { 3 } else { 1 }).collect();
+            m.insert("tokenizer.ggml.tokens", Value::Array(Array::String(tokens)));
+            m.insert("tokenizer.ggml.token_type", Value::Array(Array::I32(types)));
+            m.insert("tokenizer.ggml.unknown_token_id", Value::U32(0));
+            Tokenizer::from_metadata(&m).unwrap()
+        };
+        let t = without(&[4, 0xF1]);
+        assert_eq!(encode(&t, "a\u{4}b\u{40000}"), ["a", "b", "Ģ", "Ģ", "Ģ"]);
+        assert_eq!(t.warnings(), [""; 0], "nobody writes these");
+        let t = without(b"aq");
+        assert_eq!(encode(&t, "abq"), ["b"]);
+        assert!(t.warnings()[0].contains("no token for 2 of the 256 bytes; they are dropped"));
     }
 
     #[test]

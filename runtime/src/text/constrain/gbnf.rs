@@ -125,9 +125,7 @@ impl<'g> Reader<'g> {
         let before = &self.text[..at.min(self.text.len())];
         let line = before.matches('\n').count() + 1;
         let column = before.chars().rev().take_while(|&c| c != '\n').count() + 1;
-        TextError::Constraint(format!(
-            "grammar, line {line} column {column}: found {found}; accepted: {accepted}"
-        ))
+        TextError::Constraint(format!("line {line} column {column}: found {found}; accepted: {accepted}"))
     }
 
     /// The error that something else was expected here.

@@ -95,6 +95,14 @@ impl Constraints {
         self.constraint(TopLevelGrammar::from_lark(gbnf::to_lark(grammar)?))
     }
 
+    /// Whether a text is a grammar in GBNF, which needs no vocabulary to tell.
+    ///
+    /// # Errors
+    /// As [`gbnf`](Self::gbnf).
+    pub fn check_gbnf(grammar: &str) -> Result<(), TextError> {
+        gbnf::to_lark(grammar).map(drop)
+    }
+
     /// Answers of a grammar in Lark's notation, as far as the parser has it.
     ///
     /// # Errors

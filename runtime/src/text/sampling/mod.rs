@@ -228,4 +228,6 @@ impl Sampler {
 }
 
 #[cfg(test)]
+mod definition_tests;
+#[cfg(test)]
 mod tests;

@@ -1,7 +1,7 @@
 use super::*;
 
 /// A chain with everything off.
-fn off() -> SamplingParams {
+pub(super) fn off() -> SamplingParams {
     SamplingParams { temperature: 1.0, top_k: 0, top_p: 1.0, min_p: 0.0, ..SamplingParams::default() }
 }
 
@@ -19,8 +19,19 @@ fn probabilities(logits: &[f32]) -> Vec<f64> {
 
 /// Draws often and compares the frequencies with the expected probabilities: four standard deviations.
 fn assert_frequencies(params: &SamplingParams, logits: &[f32], expected: &[f64]) {
+    assert_frequencies_after(params, &[], logits, expected);
+}
+
+/// The same after a history.
+pub(super) fn assert_frequencies_after(
+    params: &SamplingParams,
+    history: &[u32],
+    logits: &[f32],
+    expected: &[f64],
+) {
     const DRAWS: u32 = 100_000;
     let mut s = sampler(params, logits.len());
+    history.iter().for_each(|&id| s.accept(id));
     let mut counts = vec![0u32; logits.len()];
     for _ in 0..DRAWS {
         counts[s.sample(logits) as usize] += 1;
@@ -45,7 +56,7 @@ fn only(logits: &[f32], kept: &[usize]) -> Vec<f64> {
     probabilities(&masked)
 }
 
-const LOGITS: [f32; 6] = [1.0, 3.0, 0.5, 2.0, -1.0, 2.5];
+pub(super) const LOGITS: [f32; 6] = [1.0, 3.0, 0.5, 2.0, -1.0, 2.5];
 
 #[test]
 fn neutral_settings_draw_from_the_plain_distribution() {
