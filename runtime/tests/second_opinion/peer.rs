@@ -101,18 +101,9 @@ fn spaces_removed() -> PreTokenizerWrapper {
     Split::new(space, SplitDelimiterBehavior::Removed, false).expect("an expression").into()
 }
 
-const LONG_S: Difference = Difference {
-    why: "the published expressions fold the case of contractions, so that the long s counts as s; the reference ids do not",
-    concerns: |c| c == 'ſ',
-    example: "it'ſx",
-};
-
 const LATE_CHARACTERS: Difference = Difference {
     why: "the tables of the other implementation are of an older Unicode",
-    concerns: |c| {
-        !matches!(c as u32, 0..0x530 | 0x600..0x700 | 0x900..0x980 | 0xE00..0xE60 | 0x1E00..0x2C00 | 0x3000..0xA000
-            | 0xAC00..0xD7A4 | 0xFE10..0xFFF0 | 0x1F300..0x1F640)
-    },
+    concerns: |c| !matches!(c as u32, 0..0x530 | 0x621..0x64B | 0x660..0x66A | 0x904..0x93A | 0xE01..0xE3B | 0x1E00..0x2060 | 0x2100..0x2400 | 0x3000..0x3130 | 0x3400..0x4DB6 | 0x4E00..0x9FD0 | 0xAC00..0xD7A4 | 0xFE30..0xFFF0 | 0x1F300..0x1F640),
     example: "a\u{1734}",
 };
 const WORD_MARK: Difference = Difference {
@@ -132,12 +123,12 @@ fn byte_level(m: &Metadata) -> Result<Peer, String> {
     let gpt2 = || ByteLevel::new(false, false, true).into();
     let gpt2_words = || split(r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+");
     let each_digit = || Digits::new(true).into();
-    let (mut whole_words, mut differences): (bool, &[Difference]) = (false, &[]);
+    let mut whole_words = false;
     let words = match m.str("tokenizer.ggml.pre") {
         Some("gpt-2" | "mpt") => vec![gpt2()],
         Some("starcoder" | "refact" | "command-r" | "smollm") => vec![each_digit(), gpt2()],
         Some("llama-bpe") => {
-            (whole_words, differences) = (true, &[LONG_S]);
+            whole_words = true;
             vec![
                 split(
                     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
@@ -146,7 +137,6 @@ fn byte_level(m: &Metadata) -> Result<Peer, String> {
             ]
         }
         Some("qwen2") => {
-            differences = &[LONG_S];
             vec![
                 split(
                     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
@@ -155,7 +145,6 @@ fn byte_level(m: &Metadata) -> Result<Peer, String> {
             ]
         }
         Some("qwen35") => {
-            differences = &[LONG_S];
             vec![
                 split(
                     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
@@ -196,7 +185,7 @@ fn byte_level(m: &Metadata) -> Result<Peer, String> {
     let model = BPE::builder().vocab_and_merges(vocab, merges).ignore_merges(whole_words).build();
     let mut tokenizer = Tokenizer::new(model.map_err(|e| e.to_string())?);
     tokenizer.with_pre_tokenizer(Some(Sequence::new(words)));
-    Ok(Peer { tokenizer: with_user_defined(tokenizer, m), differences })
+    Ok(Peer { tokenizer: with_user_defined(tokenizer, m), differences: &[] })
 }
 
 /// Spaces as their mark, and one before the text if `prefix`.
