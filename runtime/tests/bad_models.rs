@@ -164,7 +164,7 @@ fn a_context_that_there_is_no_memory_for_is_refused_before_the_weights_are_read(
         progress: Some(Box::new(|_| panic!("weights were packed"))),
         ..LoadOptions::default()
     };
-    let error = Model::load(&file.path, options).err().expect("more memory than there is").to_string();
+    let error = Model::load(&file.path, options).expect_err("more memory than there is").to_string();
     let expected = "no memory for keys and values: 70368744177664 bytes; ask for a smaller context with -c";
     assert_eq!(error, expected);
 }
