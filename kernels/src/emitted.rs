@@ -1,6 +1,6 @@
 //! What generated code calls. Not for people: it changes with the generator.
 
-pub use crate::panel::{MAX_GROUPS, PackJob, PanelJob, RowJob, Shape, kernel};
+pub use crate::panel::{MAX_GROUPS, PackJob, PanelJob, RowJob, Shape, product, rows};
 pub use crate::quantise::inverse::{Codes, FloatPlace, Grid, Inverse, Joint, Levels, Part};
 pub use crate::{Derived, Field, FieldType, Format, Product, Tier, TierKernels, Values};
 pub use crate::{arch, float, ops::float_product};

@@ -327,11 +327,11 @@ fn part_lanes(part: &RecordPart, codes: &Codes) -> TokenStream {
     let group = if per_group == 1 { quote!(group) } else { quote!((group / #per_group)) };
     let place = |at: usize, step: usize| if step == 0 { quote!(#at) } else { quote!(#at + #step * #group) };
     let float = place(at, step);
-    let mut value = quote!(kernel::#read(record, #float, sub));
+    let mut value = quote!(product::#read(record, #float, sub));
     if part.has_code {
         let code = place(part.code_at, part.code_step);
         let read = names::local(if part.signed { "i8_at" } else { "u8_at" });
-        value = quote!(isa::mul(#value, kernel::#read(record, #code, sub)));
+        value = quote!(isa::mul(#value, product::#read(record, #code, sub)));
     }
     if part.factor != 1.0 {
         let factor = Literal::f32_suffixed(part.factor);
@@ -369,7 +369,7 @@ fn tier_module(format: &Format, codes: &Codes, plan: &Plan, tier: &IsaSpec) -> T
         pub mod #name {
             use super::*;
             use k::arch::#name as isa;
-            use k::kernel::#name as kernel;
+            use k::{product::#name as product, rows::#name as rows};
 
             /// Stored codes of a block.
             #feature
@@ -393,13 +393,13 @@ fn tier_module(format: &Format, codes: &Codes, plan: &Plan, tier: &IsaSpec) -> T
             /// The values of whole blocks.
             #feature
             pub fn dequantise(bytes: &[u8], out: &mut [f32]) {
-                kernel::dequantise(bytes, out, &SHAPE, &|block, out| decode(k::bytes(block, 0), out), &parts);
+                rows::dequantise(bytes, out, &SHAPE, &|block, out| decode(k::bytes(block, 0), out), &parts);
             }
 
             /// Matrix product over packed panels.
             #feature
             pub fn matmul(job: k::PanelJob<'_>) {
-                kernel::matmul::<UNIT, RECORD, UNITS, #halves, #max, #bias, #has_offset>(
+                product::matmul::<UNIT, RECORD, UNITS, #halves, #max, #bias, #has_offset>(
                     job,
                     |unit, sub| unit_codes(unit, sub),
                     |record, group, sub| scale(record, group, sub),
@@ -410,13 +410,13 @@ fn tier_module(format: &Format, codes: &Codes, plan: &Plan, tier: &IsaSpec) -> T
             /// Matrix product over rows in the file's layout.
             #feature
             pub fn matmul_rows(job: k::RowJob<'_>) {
-                kernel::matmul_rows(job, &SHAPE, &|block, out| decode(k::bytes(block, 0), out), &parts);
+                rows::matmul_rows(job, &SHAPE, &|block, out| decode(k::bytes(block, 0), out), &parts);
             }
 
             /// Packs rows into panels.
             #feature
             pub fn pack(job: k::PackJob<'_>) {
-                kernel::pack(job, &SHAPE, &|block, out| decode(k::bytes(block, 0), out), &fill);
+                rows::pack(job, &SHAPE, &|block, out| decode(k::bytes(block, 0), out), &fill);
             }
         }
     }

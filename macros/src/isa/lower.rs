@@ -63,7 +63,7 @@ pub(crate) fn unit_codes(bits: u32) -> TokenStream {
     let lines = widths.iter().sum::<u32>() as usize;
     let lets = (0..lines).map(|n| {
         let name = names::line(n);
-        quote!(let #name = kernel::words(unit, #n, sub);)
+        quote!(let #name = product::words(unit, #n, sub);)
     });
     let quads = (0..8u32).map(|quad| {
         let (mut first_line, mut at) = (0, 0);

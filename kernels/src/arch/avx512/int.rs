@@ -96,16 +96,14 @@ pub fn dot<const N: usize, const MAX: i32, const BIAS: i32>(
     let mut acc = _mm512_set1_epi32(minus * bias);
     if MAX <= 127 {
         let fit = (32767 / (2 * 127 * MAX)) as usize;
-        let mut q = 0;
-        while q < N {
-            let end = if q + fit < N { q + fit } else { N };
-            let mut sum = _mm512_maddubs_epi16(codes[q], splat4(y[q]));
-            q += 1;
-            while q < end {
-                sum = _mm512_add_epi16(sum, _mm512_maddubs_epi16(codes[q], splat4(y[q])));
-                q += 1;
+        let mut sum = acc;
+        // A plain loop, which the compiler unrolls: then all but the products is known.
+        for q in 0..N {
+            let product = _mm512_maddubs_epi16(codes[q], splat4(y[q]));
+            sum = if q % fit == 0 { product } else { _mm512_add_epi16(sum, product) };
+            if q % fit == fit - 1 || q == N - 1 {
+                acc = _mm512_add_epi32(acc, _mm512_madd_epi16(sum, ones));
             }
-            acc = _mm512_add_epi32(acc, _mm512_madd_epi16(sum, ones));
         }
     } else {
         for q in 0..N {

@@ -9,8 +9,7 @@ pub use {super::scalar::tile::*, float::*, int::*};
 pub const LANES: usize = 16;
 /// Registers that make 16 lanes.
 pub const SUBS: usize = 16 / LANES;
-/// Tokens that the matrix kernel keeps in registers at once.
+/// Tokens that the matrix kernel takes at once.
 pub const TILE: usize = 16;
-
-/// Whether there are registers for the sums of a whole tile of tokens.
+/// Whether there are registers for the sums of so many tokens. If not, a loop over tokens keeps them in memory.
 pub const UNROLL: bool = true;

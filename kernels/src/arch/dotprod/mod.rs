@@ -5,7 +5,9 @@ use core::arch::asm;
 
 pub use super::neon::*;
 
-/// Whether there are registers for the sums of a whole tile of tokens: there are, since activations need not be spread.
+/// Tokens that the matrix kernel takes at once.
+pub const TILE: usize = 4;
+/// Whether there are registers for the sums of so many tokens: there are, since activations need not be spread.
 pub const UNROLL: bool = true;
 
 /// The exact dot product of `4 × N` codes of each lane, less `BIAS` each, with `4 × N` activations. Codes are
