@@ -8,6 +8,7 @@
 //! group of each of its tokens. So what a kernel multiplies at once lies together, and one token alone is a plain row.
 
 use core::marker::PhantomData;
+use core::ops::Range;
 
 /// Activations per group.
 pub const GROUP: usize = 32;
@@ -119,6 +120,23 @@ impl<'a> Activations<'a> {
     /// Number of rows.
     pub fn tokens(&self) -> usize {
         self.layout.tokens
+    }
+
+    /// The tokens of some tiles, as activations of their own.
+    ///
+    /// # Panics
+    /// * if `tokens` neither start at a tile nor end at one or at the last token
+    pub fn tiles(&self, tokens: Range<usize>) -> Activations<'a> {
+        let all = self.layout.tokens;
+        let whole = tokens.end == all || tokens.end.is_multiple_of(WIDE);
+        assert!(
+            tokens.start.is_multiple_of(WIDE) && whole && tokens.end <= all,
+            "no tiles of tokens {tokens:?}"
+        );
+        let groups = self.layout.groups();
+        let part = tokens.start * groups..tokens.end * groups;
+        let layout = Layout { tokens: tokens.len(), ..self.layout };
+        Activations { codes: &self.codes[part.clone()], groups: &self.groups[part], layout }
     }
 
     /// One group of a token.

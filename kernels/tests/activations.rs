@@ -68,6 +68,35 @@ fn every_group_has_a_place_of_its_own() {
 }
 
 #[test]
+fn some_tiles_are_activations_of_their_own() {
+    let cols = 70;
+    for tokens in [1, WIDE, WIDE + 1, 3 * WIDE, 3 * WIDE + 5] {
+        let (codes, groups) = made(&values(cols * tokens), cols, tokens);
+        let all = Activations::new(&codes, &groups, cols, tokens);
+        for first in (0..tokens).step_by(WIDE) {
+            for end in (first + WIDE..tokens).step_by(WIDE).chain([tokens]) {
+                let some = all.tiles(first..end);
+                assert_eq!((some.cols(), some.tokens()), (cols, end - first));
+                for (token, group) in (first..end).flat_map(|token| (0..3).map(move |group| (token, group))) {
+                    assert_eq!(some.group(token - first, group), all.group(token, group), "{first}..{end}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_part_of_a_tile_is_refused() {
+    let (codes, groups) = made(&values(32 * 40), 32, 40);
+    let refused = |tokens| {
+        let all = Activations::new(&codes, &groups, 32, 40);
+        std::panic::catch_unwind(|| all.tiles(tokens)).is_err()
+    };
+    assert!(refused(1..16) && refused(0..15) && refused(16..41) && refused(32..39));
+    assert!(!refused(32..40) && !refused(0..0) && !refused(16..32));
+}
+
+#[test]
 fn a_batch_gives_what_its_tokens_give_alone() {
     let (rows, cols) = (PANEL + 3, 256);
     for name in ["Q4_0", "Q5_1", "Q6_K", "IQ2_S"] {

@@ -93,8 +93,6 @@ impl Pass<'_> {
                 Activation::Gelu => activation.gelu_mul(target(x), operand(up)),
                 Activation::ReluSquared => activation.relu_squared_mul(target(x), operand(up)),
             },
-            // SAFETY: 1, 2, 3: `x` was made before, and the columns of `out` are this thread's.
-            Op::Quantise { x, out } => unsafe { self.quantise(x, out, thread, row..row + 1, cols.clone()) },
             Op::Embed { .. }
             | Op::Rotation { .. }
             | Op::Select { .. }
@@ -103,7 +101,8 @@ impl Pass<'_> {
             | Op::MatMul { .. }
             | Op::Rope { .. }
             | Op::Store { .. }
-            | Op::Attend { .. } => unreachable!("operations on whole rows"),
+            | Op::Attend { .. }
+            | Op::Quantise { .. } => unreachable!("operations on whole rows, or on several"),
         }
     }
 
