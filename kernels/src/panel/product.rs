@@ -2,7 +2,8 @@
 //!
 //! All panels of a job are multiplied with a tile of up to sixteen tokens, whose activations stay in the nearest cache,
 //! then with the next. A unit's codes are decoded once for all tokens of a tile. Where registers are many the sums of
-//! the tile stay in them; where they are few a loop over tokens keeps them in memory.
+//! a whole tile stay in them; where they are few, and for what is left of a batch, a loop over tokens keeps them in
+//! memory.
 
 use quantsmith_macros::tiered;
 
@@ -169,10 +170,16 @@ mod tiers {
                     }
                 };
             }
-            // A loop takes any number of tokens, but is worth its while from some on; what is unrolled exists for some.
-            tiles!(if isa::UNROLL { isa::TILE } else { 5 }, isa::TILE, !isa::UNROLL);
-            if isa::UNROLL && isa::TILE > 4 {
-                tiles!(4, 4, false);
+            // What is unrolled exists for some numbers of tokens; a loop takes any, where they are enough to be worth it.
+            if isa::UNROLL {
+                tiles!(isa::TILE, isa::TILE, false);
+            }
+            tiles!(5, WIDE, true);
+            if isa::UNROLL {
+                if isa::TILE > 4 {
+                    tiles!(4, 4, false);
+                }
+                tiles!(3, WIDE, true);
             }
             tiles!(2, 2, false);
             tiles!(1, 1, false);
