@@ -8,7 +8,6 @@ use crate::graph::arena::{ALIGN, Arena};
 use crate::graph::plan::AttentionSizes;
 use crate::model::hparams::HParams;
 use quantsmith_kernels::ops::attention::{CHUNK, CellType, Cells, KvLayout, Set};
-use quantsmith_kernels::{KernelSet, Supported};
 
 /// The types of a cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -27,8 +26,6 @@ pub(crate) struct Side {
     /// Bytes of a chunk of a head.
     chunk: usize,
     cells: CellType,
-    /// What dequantises rows, where they are not f16.
-    kernels: Option<KernelSet>,
 }
 
 /// The cache of one layer.
@@ -64,20 +61,14 @@ impl CachePlan {
     /// Places for `context` positions, of which a pass adds at most `batch`.
     ///
     /// `None` when that is more than can be addressed.
-    pub(crate) fn new(
-        params: &HParams,
-        types: CacheTypes,
-        tier: Supported,
-        context: usize,
-        batch: usize,
-    ) -> Option<Self> {
+    pub(crate) fn new(params: &HParams, types: CacheTypes, context: usize, batch: usize) -> Option<Self> {
         let layout = KvLayout::new(params.head_dim, params.value_dim);
         let mut bytes = 0usize;
         let mut place = |cells: CellType, chunk: usize, count: usize| {
             let at = bytes;
             let size = chunk.checked_mul(count)?.checked_next_multiple_of(ALIGN)?;
             bytes = bytes.checked_add(size)?;
-            Some(Side { at, chunk, cells, kernels: cells.kernels(tier) })
+            Some(Side { at, chunk, cells })
         };
         let mut layers = Vec::with_capacity(params.layers.len());
         for layer in &params.layers {
@@ -180,12 +171,8 @@ impl Cache {
     unsafe fn cells(&self, layer: &LayerCache, side: &Side, head: usize) -> Cells<'_> {
         let len = layer.chunks() * side.chunk;
         let at = side.at + head * len;
-        match side.kernels {
-            // SAFETY: the caller's promise.
-            None => Cells::F16(unsafe { self.memory.view(at, len / size_of::<u16>()) }),
-            // SAFETY: the caller's promise.
-            Some(kernels) => Cells::Rows { kernels, bytes: unsafe { self.memory.view(at, len) } },
-        }
+        // SAFETY: the caller's promise.
+        Cells { ty: side.cells, bytes: unsafe { self.memory.view(at, len) } }
     }
 
     /// Stores the key and the value of a position in a head.
@@ -201,19 +188,13 @@ impl Cache {
         [key, value]: [&[f32]; 2],
     ) {
         let chunk = head * layer.chunks() + position / CHUNK % layer.chunks();
-        for (side, row, store_f16) in [
-            (&layer.keys, key, Set::store_k as fn(Set, KvLayout, &[f32], usize, &mut [u16])),
+        for (side, row, store) in [
+            (&layer.keys, key, Set::store_k as fn(Set, CellType, KvLayout, &[f32], usize, &mut [u8])),
             (&layer.values, value, Set::store_v),
         ] {
-            let at = side.at + chunk * side.chunk;
-            if side.kernels.is_none() {
-                // SAFETY: the caller's promise.
-                let cells = unsafe { self.memory.view_mut(at, side.chunk / size_of::<u16>()) };
-                store_f16(attention, layer.layout, row, position, cells);
-            } else {
-                // SAFETY: the caller's promise.
-                side.cells.store(row, position, unsafe { self.memory.view_mut(at, side.chunk) });
-            }
+            // SAFETY: the caller's promise.
+            let cells = unsafe { self.memory.view_mut(side.at + chunk * side.chunk, side.chunk) };
+            store(attention, side.cells, layer.layout, row, position, cells);
         }
     }
 }

@@ -15,7 +15,8 @@ use crate::model::Model;
 use crate::session::Session;
 
 const MAGIC: &[u8; 8] = b"QSMSTATE";
-const VERSION: u32 = 1;
+/// 1 had rows of a format where cells are not f16.
+const VERSION: u32 = 2;
 /// Bytes of a tensor that its model's identity is made from, at its begin and at its end.
 const SAMPLE: usize = 4096;
 /// Longest text of settings.

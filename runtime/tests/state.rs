@@ -77,6 +77,9 @@ fn a_context_of_something_else_is_refused_with_what_differs() {
     let options = || LoadOptions { ubatch: 16, context: Some(150), ..Default::default() };
     assert!(error(&written.load(options()), &file).contains("found 200 tokens, expected at most the 150"));
     assert!(error(&gemma, b"GGUF and more of it").contains("expected \"QSMSTATE\""));
+    let mut older = file.clone();
+    older[8] = 1;
+    assert_eq!(error(&gemma, &older), "found version 1, expected version 2");
 }
 
 #[test]

@@ -187,6 +187,15 @@ mod tiers {
         out
     }
 
+    /// `x` where `a > b`, else `y`.
+    pub(crate) fn select_greater(a: V, b: V, x: V, y: V) -> V {
+        let mut out = a;
+        for s in 0..isa::SUBS {
+            out[s] = isa::select_greater(a[s], b[s], x[s], y[s]);
+        }
+        out
+    }
+
     /// The larger of two values without sign, by their bits.
     pub(crate) fn max_bits(a: V, b: V) -> V {
         let mut out = a;

@@ -3,7 +3,7 @@
 
 use crate::Random;
 use quantsmith_kernels::cpu::{Supported, supported};
-use quantsmith_kernels::ops::attention::{AttendJob, Cells, KvLayout, Queries, Visible};
+use quantsmith_kernels::ops::attention::{AttendJob, CellType, Cells, KvLayout, Queries, Visible};
 use quantsmith_kernels::ops::*;
 use quantsmith_kernels::{ActGroup, ActivationsMut, OutMut};
 
@@ -83,17 +83,18 @@ fn fingerprint(tier: Supported) -> u64 {
     hash.row(&[float_product::Set::new(tier).dot_f16(&weights, &y)]);
 
     let layout = KvLayout::new(20, 36);
-    let (mut k, mut v) = (vec![0; layout.k_len(140)], vec![0; layout.v_len(140)]);
+    let ty = CellType::F16;
+    let (mut k, mut v) = (vec![0; 3 * ty.k_bytes(layout)], vec![0; 3 * ty.v_bytes(layout)]);
     let attention = attention::Set::new(tier);
     for p in 0..140 {
-        attention.store_k(layout, &random.row(20, 2.0), p, &mut k);
-        attention.store_v(layout, &random.row(36, 2.0), p, &mut v);
+        attention.store_k(ty, layout, &random.row(20, 2.0), p, &mut k);
+        attention.store_v(ty, layout, &random.row(36, 2.0), p, &mut v);
     }
     let visible: Vec<_> = (0..140).map(|p| Visible::causal(p, Some(90))).collect();
     let queries = Queries {
         layout,
-        k: Cells::F16(&k),
-        v: Cells::F16(&v),
+        k: Cells { ty, bytes: &k },
+        v: Cells { ty, bytes: &v },
         q: &random.row(140 * 60, 2.0),
         q_stride: 60,
         q_at: 0,

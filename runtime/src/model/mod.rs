@@ -145,9 +145,8 @@ impl Model {
             });
 
         check_cache(options.cache, &params)?;
-        let plan_cache = |context: usize| {
-            CachePlan::new(&params, options.cache, tier, context, options.ubatch.min(context))
-        };
+        let plan_cache =
+            |context: usize| CachePlan::new(&params, options.cache, context, options.ubatch.min(context));
         let (context, cache) = room(&params, asked_context, &plan_cache, &mut warnings)?;
         let packer = binder.finish();
         let total = packer.bytes() as u64;

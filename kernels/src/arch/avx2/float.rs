@@ -2,7 +2,7 @@
 
 use core::arch::x86_64::*;
 
-pub(crate) use crate::ops::{math::avx2 as math, wide::avx2 as wide};
+pub(crate) use crate::ops::{attention::strip::avx2 as strip, math::avx2 as math, wide::avx2 as wide};
 
 /// A register of `LANES` f32 lanes.
 pub type F = __m256;

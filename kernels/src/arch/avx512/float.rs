@@ -2,7 +2,7 @@
 
 use core::arch::x86_64::*;
 
-pub(crate) use crate::ops::{math::avx512 as math, wide::avx512 as wide};
+pub(crate) use crate::ops::{attention::strip::avx512 as strip, math::avx512 as math, wide::avx512 as wide};
 
 /// A register of `LANES` f32 lanes.
 pub type F = __m512;

@@ -4,7 +4,7 @@
 
 use core::arch::aarch64::*;
 
-pub(crate) use crate::ops::{math::neon as math, wide::neon as wide};
+pub(crate) use crate::ops::{attention::strip::neon as strip, math::neon as math, wide::neon as wide};
 
 /// A register of `LANES` f32 lanes.
 pub type F = float32x4_t;

@@ -5,7 +5,7 @@
 //! result of [`max`] for a NaN, the order in which [`reduce_add`] adds. The payload and the sign of a NaN are not
 //! part of the contract. [`fma`] rounds once; without the instruction that is arithmetic in f64, slow and right.
 
-pub(crate) use crate::ops::{math::scalar as math, wide::scalar as wide};
+pub(crate) use crate::ops::{attention::strip::scalar as strip, math::scalar as math, wide::scalar as wide};
 
 /// A register of `LANES` f32 lanes.
 pub type F = [f32; 16];

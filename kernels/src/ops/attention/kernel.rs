@@ -1,9 +1,9 @@
 //! The kernels of attention; what they compute stands in the parent module.
 //!
 //! Rows (a token's query head each) are taken in blocks of `ROWS`, the chunks one by one for all rows of a block, and
-//! within a chunk in tiles of up to `TILE` rows, which share each load of a key or value. Where several tiles share a
-//! chunk it is brought to f32 first, and so is every chunk of a cache that is not f16; the conversion is exact, so that
-//! changes no bit.
+//! within a chunk in tiles of up to `TILE` rows, which share each load of a key or value. Cells are brought to f32 before
+//! they are used: a whole chunk where several tiles share it, otherwise strip by strip, so that a strip stays in the
+//! nearest cache until the tile is done with it. What they stand for is exact in f32, so that changes no bit.
 //!
 //! A tile sees the positions that all its rows see at once, and those at the ends that only some rows see row by
 //! row. Sums go on in memory, so the order stays.
@@ -15,79 +15,67 @@ pub use tiers::*;
 #[tiered]
 mod tiers {
     use crate::OutMut;
-    use crate::ops::attention::layout::{CHUNK, LANES, ROWS, TILE, Tiles, WIDTH, runs_at_once};
-    use crate::ops::attention::room::{Halves, Room, Tile};
-    use crate::ops::attention::{AttendJob, KvLayout, MergeJob, PartJob, Queries};
+    use crate::ops::attention::cells::chunk_mut;
+    use crate::ops::attention::layout::{CHUNK, LANES, ROWS, STRIP, TILE, Tiles, WIDTH, runs_at_once};
+    use crate::ops::attention::room::{Codes, Room, Strips, Tile};
+    use crate::ops::attention::{AttendJob, CellType, Cells, KvLayout, MergeJob, PartJob, Queries};
     use core::ops::Range;
-    use isa::{math, wide};
-
-    /// Tiles in a block of rows from which on a chunk is brought to f32 first.
-    const SHARED: usize = 3;
+    use isa::{math, strip, wide};
 
     const LANE: [f32; 16] =
         [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0, 11.0, 12.0, 13.0, 14.0, 15.0];
 
+    /// Elements of a block of codes.
+    const BLOCK: usize = 32;
+
     /// Runs of sixteen columns that a tile of so many rows takes at once.
     const RUNS: [usize; TILE + 1] = runs_at_once(isa::LANES);
 
-    /// Stores the key of a position.
+    /// Stores the key of a position: the cells nearest to its elements.
     ///
     /// # Panics
-    /// * if the key is not `k_dim` long, or the cache holds no chunk
-    pub fn store_k(layout: KvLayout, k: &[f32], position: usize, cache: &mut [u16]) {
+    /// * if the key is not `k_dim` long or not whole blocks, or the cache holds no chunk
+    pub fn store_k(ty: CellType, layout: KvLayout, k: &[f32], position: usize, cache: &mut [u8]) {
         assert_eq!(k.len(), layout.k_dim(), "a key of another length");
-        let place = layout.k_place(cache.len(), position);
-        let cells = cache[place..].iter_mut().step_by(CHUNK);
-        let mut halves = [0; 16];
-        for (i, cell) in cells.take(k.len()).enumerate() {
-            if i % 16 == 0 {
-                let rest = &k[i..k.len().min(i + 16)];
-                wide::store_f16s(&mut halves, wide::load_tail(rest, 0.0));
-            }
-            *cell = halves[i % 16];
-        }
+        strip::store_key(ty, k, position % CHUNK, chunk_mut(cache, ty.k_bytes(layout), position));
     }
 
-    /// Stores the value of a position.
+    /// Stores the value of a position: the cells nearest to its elements.
     ///
     /// # Panics
-    /// * if the value is not `v_dim` long, or the cache holds no chunk
-    pub fn store_v(layout: KvLayout, v: &[f32], position: usize, cache: &mut [u16]) {
+    /// * if the value is not `v_dim` long or not whole blocks, or the cache holds no chunk
+    pub fn store_v(ty: CellType, layout: KvLayout, v: &[f32], position: usize, cache: &mut [u8]) {
         assert_eq!(v.len(), layout.v_dim(), "a value of another length");
-        for (i, v) in v.chunks(LANES).enumerate() {
-            let place = layout.v_place(cache.len(), position, i);
-            if let Some(cells) = cache[place..].first_chunk_mut() {
-                wide::store_f16s(cells, wide::load_tail(v, 0.0));
-            }
-        }
+        strip::store_value(ty, v, position % CHUNK, chunk_mut(cache, ty.v_bytes(layout), position));
     }
 
     /// Reads the key of a position back.
     ///
     /// # Panics
-    /// * if `k` is not `k_dim` long, or the cache holds no chunk
-    pub fn load_k(layout: KvLayout, cache: &[u16], position: usize, k: &mut [f32]) {
+    /// * if `k` is not `k_dim` long or not whole blocks, or the cache holds no chunk
+    pub fn load_k(layout: KvLayout, cache: Cells<'_>, position: usize, k: &mut [f32]) {
         assert_eq!(k.len(), layout.k_dim(), "a key of another length");
-        let mut cells = cache[layout.k_place(cache.len(), position)..].iter().step_by(CHUNK);
-        for k in k.chunks_mut(16) {
-            let mut halves = [0; 16];
-            for (half, cell) in halves.iter_mut().zip(cells.by_ref().take(k.len())) {
-                *half = *cell;
-            }
-            wide::store_tail(k, wide::load_f16s(&halves));
+        let (mut rows, mut codes) = ([[0.0; LANES]; STRIP], Codes::new());
+        let strips = cache.strips(cache.ty.k_bytes(layout), position / CHUNK);
+        for (k, cells) in k.chunks_mut(CHUNK).zip(strips) {
+            strip::unpack_k(cache.ty, cells, &mut codes, &mut rows);
+            let cells = rows.as_flattened()[position % CHUNK..].iter().step_by(CHUNK);
+            k.iter_mut().zip(cells).for_each(|(k, cell)| *k = *cell);
         }
     }
 
     /// Reads the value of a position back.
     ///
     /// # Panics
-    /// * if `v` is not `v_dim` long, or the cache holds no chunk
-    pub fn load_v(layout: KvLayout, cache: &[u16], position: usize, v: &mut [f32]) {
+    /// * if `v` is not `v_dim` long or not whole blocks, or the cache holds no chunk
+    pub fn load_v(layout: KvLayout, cache: Cells<'_>, position: usize, v: &mut [f32]) {
         assert_eq!(v.len(), layout.v_dim(), "a value of another length");
-        for (i, v) in v.chunks_mut(LANES).enumerate() {
-            if let Some(cells) = cache[layout.v_place(cache.len(), position, i)..].first_chunk() {
-                wide::store_tail(v, wide::load_f16s(cells));
-            }
+        let (mut rows, mut codes) = ([[0.0; LANES]; STRIP], Codes::new());
+        let (strips, at) = (cache.strips(cache.ty.v_bytes(layout), position / CHUNK), position % CHUNK);
+        for (v, cells) in v.chunks_mut(WIDTH * LANES).zip(strips) {
+            let width = v.len().div_ceil(LANES);
+            strip::unpack_v(cache.ty, cells, width, at..at + 1, &mut codes, &mut rows);
+            v.copy_from_slice(&rows[at * width..].as_flattened()[..v.len()]);
         }
     }
 
@@ -129,9 +117,9 @@ mod tiers {
         let v_padded = queries.layout.v_padded();
         let mut parts = job.parts.chunks_exact_mut(v_padded + 2);
         for chunk in job.chunks {
-            let halves = ready(queries, &rows, chunk, false, &mut room);
+            make_ready(queries, &rows, chunk, &mut room.strips);
             for tile in Tiles::new(rows.clone()) {
-                one_tile(queries, &tile, chunk, halves, &mut room);
+                tile_of_rows(queries, &tile, chunk, &mut room.strips, &mut room.tile);
                 for i in 0..tile.len() {
                     let part = parts.next().expect("room for the parts of all chunks");
                     let (o, marks) = part.split_at_mut(v_padded);
@@ -173,9 +161,9 @@ mod tiers {
 
     /// Takes one chunk into the states of a block of rows.
     fn chunk_of_block(queries: &Queries<'_>, block: &Range<usize>, chunk: usize, room: &mut Room<'_>) {
-        let halves = ready(queries, block, chunk, block.len() > SHARED * TILE, room);
+        make_ready(queries, block, chunk, &mut room.strips);
         for tile in Tiles::new(block.clone()) {
-            one_tile(queries, &tile, chunk, halves, room);
+            tile_of_rows(queries, &tile, chunk, &mut room.strips, &mut room.tile);
             for (i, row) in tile.enumerate() {
                 if !queries.visible_in(row, chunk).is_empty() {
                     let ((o, marks), (part, part_marks)) = room.state_and_part(row - block.start, i);
@@ -185,51 +173,18 @@ mod tiers {
         }
     }
 
-    /// Makes a chunk ready for a block of rows: as it lies in the cache, or in f32 in the room, and then gives `None`.
-    fn ready<'a>(
-        queries: &'a Queries<'_>,
-        block: &Range<usize>,
-        chunk: usize,
-        shared: bool,
-        room: &mut Room<'_>,
-    ) -> Halves<'a> {
-        match queries.chunk(chunk) {
-            [Some(k), Some(v)] if !shared => return Some((k, v)),
-            [k, v] => {
-                room.unpack(queries, block, chunk);
-                if let Some(k) = k {
-                    convert(k, room.k);
-                }
-                if let Some(v) = v {
-                    convert(v, room.v);
-                }
+    /// Brings what a block of rows sees of a chunk to f32, if several tiles share it.
+    fn make_ready(queries: &Queries<'_>, block: &Range<usize>, chunk: usize, strips: &mut Strips<'_>) {
+        strips.ready = block.len() > TILE;
+        let seen = queries.seen_in(block, chunk);
+        if strips.ready && !seen.is_empty() {
+            for (cells, to) in queries.k_strips(chunk).zip(strips.k.chunks_mut(STRIP)) {
+                strip::unpack_k(queries.k.ty, cells, &mut strips.codes, to);
             }
-        }
-        None
-    }
-
-    /// Computes `m`, `l` and `o` of a tile's rows for a chunk that was made ready.
-    fn one_tile(
-        queries: &Queries<'_>,
-        tile: &Range<usize>,
-        chunk: usize,
-        halves: Halves<'_>,
-        room: &mut Room<'_>,
-    ) {
-        match halves {
-            Some((k, v)) => {
-                tile_of_rows(queries, tile, chunk, k, v, &mut room.tile, |x| wide::load_f16s(x));
+            for (cells, to) in queries.v_strips(chunk).zip(strips.v.chunks_mut(STRIP)) {
+                let width = to.len() / CHUNK;
+                strip::unpack_v(queries.v.ty, cells, width, seen.clone(), &mut strips.codes, to);
             }
-            None => {
-                let (k, v) = (&*room.k, &*room.v);
-                tile_of_rows(queries, tile, chunk, k, v, &mut room.tile, |x| wide::load(x));
-            }
-        }
-    }
-
-    fn convert(from: &[[u16; LANES]], to: &mut [[f32; LANES]]) {
-        for (from, to) in from.iter().zip(to) {
-            wide::store(to, wide::load_f16s(from));
         }
     }
 
@@ -272,34 +227,36 @@ mod tiers {
     }
 
     /// Computes `m`, `l` and `o` of a tile's rows for one chunk.
-    fn tile_of_rows<E>(
+    fn tile_of_rows(
         queries: &Queries<'_>,
         rows: &Range<usize>,
         chunk: usize,
-        k: &[E],
-        v: &[E],
+        strips: &mut Strips<'_>,
         tile: &mut Tile<'_>,
-        load: impl Fn(&E) -> wide::V + Copy,
     ) {
         match rows.len() {
-            1 => rows_at_once::<1, { RUNS[1] }, E>(queries, rows.start, chunk, k, v, tile, load),
-            2 => rows_at_once::<2, { RUNS[2] }, E>(queries, rows.start, chunk, k, v, tile, load),
-            3 => rows_at_once::<3, { RUNS[3] }, E>(queries, rows.start, chunk, k, v, tile, load),
-            4 => rows_at_once::<4, { RUNS[4] }, E>(queries, rows.start, chunk, k, v, tile, load),
-            5 => rows_at_once::<5, { RUNS[5] }, E>(queries, rows.start, chunk, k, v, tile, load),
-            6 => rows_at_once::<6, { RUNS[6] }, E>(queries, rows.start, chunk, k, v, tile, load),
+            1 => rows_at_once::<1, { RUNS[1] }>(queries, rows.start, chunk, strips, tile),
+            2 => rows_at_once::<2, { RUNS[2] }>(queries, rows.start, chunk, strips, tile),
+            3 => rows_at_once::<3, { RUNS[3] }>(queries, rows.start, chunk, strips, tile),
+            4 => rows_at_once::<4, { RUNS[4] }>(queries, rows.start, chunk, strips, tile),
+            5 => rows_at_once::<5, { RUNS[5] }>(queries, rows.start, chunk, strips, tile),
+            6 => rows_at_once::<6, { RUNS[6] }>(queries, rows.start, chunk, strips, tile),
             other => unreachable!("a tile of {other} rows"),
         }
     }
 
-    fn rows_at_once<const R: usize, const P: usize, E>(
+    /// Where a strip of a chunk of so many runs is in the room, and how many runs it has.
+    fn place(strip: usize, runs: usize, ready: bool) -> (usize, usize) {
+        let at = strip * STRIP;
+        (if ready { at } else { 0 }, STRIP.min(runs - at))
+    }
+
+    fn rows_at_once<const R: usize, const P: usize>(
         queries: &Queries<'_>,
         row: usize,
         chunk: usize,
-        k: &[E],
-        v: &[E],
+        strips: &mut Strips<'_>,
         tile: &mut Tile<'_>,
-        load: impl Fn(&E) -> wide::V + Copy,
     ) {
         let ranges: [Range<usize>; R] = core::array::from_fn(|i| queries.visible_in(row + i, chunk));
         let seen = ranges.iter().filter(|r| !r.is_empty());
@@ -307,12 +264,40 @@ mod tiers {
         if low >= high {
             return;
         }
+        let Strips { k, v, ready, codes } = strips;
+        let seen = low..high;
         // Scores of whole runs of sixteen positions. What lies outside a row's range is masked before it is used.
         let columns = low / LANES..high.div_ceil(LANES);
-        let q: [&[f32]; R] = core::array::from_fn(|i| queries.query(row + i));
         let scores = tile.scores[..R].as_flattened_mut();
         scores.fill(0.0);
-        multiply::<R, P, E>(q, k, WIDTH, columns, scores, CHUNK, load);
+        for (n, cells) in queries.k_strips(chunk).enumerate() {
+            let q: [&[f32]; R] = core::array::from_fn(|i| &queries.query(row + i)[n * CHUNK..]);
+            let (columns, ty) = (columns.clone(), queries.k.ty);
+            match ty {
+                CellType::F16 if !*ready => {
+                    let rows = cells.as_chunks::<32>().0;
+                    multiply::<R, P, _>(q, rows, WIDTH, columns, scores, CHUNK, |x, _, _| wide::load_f16(x));
+                }
+                CellType::Q8_0 | CellType::Q4_0 if !*ready => {
+                    let (codes, scales) = strip::codes(ty, cells, codes);
+                    let blocks = codes.chunks(BLOCK * WIDTH).zip(scales.as_chunks::<WIDTH>().0);
+                    for (b, (codes, scales)) in blocks.enumerate() {
+                        let q = q.map(|q| &q[b * BLOCK..]);
+                        multiply::<R, P, _>(q, codes, WIDTH, columns.clone(), scores, CHUNK, |x, _, run| {
+                            wide::mul(strip::code(x), wide::load(&scales[run]))
+                        });
+                    }
+                }
+                _ => {
+                    let (at, len) = place(n, k.len(), *ready);
+                    if !*ready {
+                        strip::unpack_k(ty, cells, codes, &mut k[..len]);
+                    }
+                    let rows = &k[at..at + len];
+                    multiply::<R, P, _>(q, rows, WIDTH, columns, scores, CHUNK, |x, _, _| wide::load(x));
+                }
+            }
+        }
 
         for (i, range) in ranges.iter().enumerate() {
             if !range.is_empty() {
@@ -326,29 +311,76 @@ mod tiers {
         let low = ranges.iter().fold(0, |low, r| low.max(r.start));
         let high = ranges.iter().fold(CHUNK, |high, r| high.min(r.end));
         let joint = if low < high { low..high } else { CHUNK..CHUNK };
-        let weights: [&[f32]; R] = core::array::from_fn(|i| &tile.scores[i][joint.clone()]);
-        for (n, strip) in v.chunks(CHUNK * WIDTH).enumerate() {
-            let width = strip.len() / CHUNK;
+        let weights: [&[f32; CHUNK]; R] = core::array::from_fn(|i| &tile.scores[i]);
+        for (n, cells) in queries.v_strips(chunk).enumerate() {
+            let (at, len) = place(n, v.len(), *ready);
+            let (width, ty) = (len / CHUNK, queries.v.ty);
             let o = &mut tile.o[n * WIDTH * LANES..];
-            for (i, range) in ranges.iter().enumerate() {
-                let before = range.start..range.end.min(joint.start);
-                if !before.is_empty() {
-                    let strip = &strip[before.start * width..before.end * width];
-                    let (e, o) = (&tile.scores[i][before], &mut o[i * v_padded..]);
-                    multiply::<1, { RUNS[1] }, E>([e], strip, width, 0..width, o, v_padded, load);
+            let sums = Sums { weights, ranges: &ranges, joint: joint.clone(), width, stride: v_padded };
+            match ty {
+                CellType::F16 if !*ready => {
+                    let rows = cells.as_chunks::<32>().0;
+                    weighted::<R, P, _>(sums, rows, o, |x, _, _| wide::load_f16(x));
+                }
+                CellType::Q8_0 | CellType::Q4_0 if !*ready => {
+                    let (codes, scales) = strip::codes(ty, cells, codes);
+                    let (scales, blocks) = (scales.as_flattened(), width / 2);
+                    weighted::<R, P, _>(sums, codes, o, |x, row, run| {
+                        wide::mul(strip::code(x), wide::splat(scales[row * blocks + run / 2]))
+                    });
+                }
+                _ => {
+                    if !*ready {
+                        strip::unpack_v(ty, cells, width, seen.clone(), codes, &mut v[..len]);
+                    }
+                    weighted::<R, P, _>(sums, &v[at..at + len], o, |x, _, _| wide::load(x));
                 }
             }
-            if !joint.is_empty() {
-                let strip = &strip[joint.start * width..joint.end * width];
-                multiply::<R, P, E>(weights, strip, width, 0..width, o, v_padded, load);
+        }
+    }
+
+    /// What the sums over a strip of values are made of.
+    struct Sums<'a, const R: usize> {
+        /// For each row the weights of all positions.
+        weights: [&'a [f32; CHUNK]; R],
+        /// What each row sees.
+        ranges: &'a [Range<usize>; R],
+        /// What all rows see.
+        joint: Range<usize>,
+        /// Runs of the strip.
+        width: usize,
+        /// Distance of two rows' sums.
+        stride: usize,
+    }
+
+    /// Adds the weighted values of a strip: those that all rows see at once, those before and after row by row.
+    fn weighted<const R: usize, const P: usize, E>(
+        sums: Sums<'_, R>,
+        strip: &[E],
+        o: &mut [f32],
+        load: impl Fn(&E, usize, usize) -> wide::V,
+    ) {
+        let Sums { weights, ranges, joint, width, stride } = sums;
+        let rows = |range: &Range<usize>| &strip[range.start * width..range.end * width];
+        for (i, range) in ranges.iter().enumerate() {
+            let before = range.start..range.end.min(joint.start);
+            if !before.is_empty() {
+                let (e, o) = ([&weights[i][before.clone()]], &mut o[i * stride..]);
+                let load = |x: &E, row, run| load(x, before.start + row, run);
+                multiply::<1, { RUNS[1] }, E>(e, rows(&before), width, 0..width, o, stride, load);
             }
-            for (i, range) in ranges.iter().enumerate() {
-                let after = range.start.max(joint.end)..range.end;
-                if !after.is_empty() {
-                    let strip = &strip[after.start * width..after.end * width];
-                    let (e, o) = (&tile.scores[i][after], &mut o[i * v_padded..]);
-                    multiply::<1, { RUNS[1] }, E>([e], strip, width, 0..width, o, v_padded, load);
-                }
+        }
+        if !joint.is_empty() {
+            let e = weights.map(|e| &e[joint.clone()]);
+            let load = |x: &E, row, run| load(x, joint.start + row, run);
+            multiply::<R, P, E>(e, rows(&joint), width, 0..width, o, stride, load);
+        }
+        for (i, range) in ranges.iter().enumerate() {
+            let after = range.start.max(joint.end)..range.end;
+            if !after.is_empty() {
+                let (e, o) = ([&weights[i][after.clone()]], &mut o[i * stride..]);
+                let load = |x: &E, row, run| load(x, after.start + row, run);
+                multiply::<1, { RUNS[1] }, E>(e, rows(&after), width, 0..width, o, stride, load);
             }
         }
     }
@@ -395,15 +427,15 @@ mod tiers {
         runs: Range<usize>,
         c: &mut [f32],
         stride: usize,
-        load: impl Fn(&E) -> wide::V + Copy,
+        load: impl Fn(&E, usize, usize) -> wide::V,
     ) {
         let mut at = runs.start;
         while at + P <= runs.end {
-            multiply_runs::<R, P, E>(a, strip, width, at, c, stride, load);
+            multiply_runs::<R, P, E>(a, strip, width, at, c, stride, &load);
             at += P;
         }
         while at < runs.end {
-            multiply_runs::<R, 1, E>(a, strip, width, at, c, stride, load);
+            multiply_runs::<R, 1, E>(a, strip, width, at, c, stride, &load);
             at += 1;
         }
     }
@@ -416,7 +448,7 @@ mod tiers {
         at: usize,
         c: &mut [f32],
         stride: usize,
-        load: impl Fn(&E) -> wide::V + Copy,
+        load: impl Fn(&E, usize, usize) -> wide::V,
     ) {
         let len = strip.len() / width;
         let a = a.map(|a| &a[..len]);
@@ -431,7 +463,7 @@ mod tiers {
             let row = &row[at..at + P];
             let mut lanes = [wide::splat(0.0); P];
             for p in 0..P {
-                lanes[p] = load(&row[p]);
+                lanes[p] = load(&row[p], i, at + p);
             }
             for r in 0..R {
                 let x = wide::splat(a[r][i]);

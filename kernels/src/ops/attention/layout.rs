@@ -11,7 +11,10 @@ pub(super) const LANES: usize = 16;
 /// Runs of sixteen columns in a strip.
 pub(super) const WIDTH: usize = CHUNK / LANES;
 
-/// Rows that are computed together against a chunk brought to f32.
+/// Runs of a strip at most.
+pub(super) const STRIP: usize = CHUNK * WIDTH;
+
+/// Rows that are computed together against a chunk.
 pub(super) const ROWS: usize = 96;
 
 /// Rows of a register tile at most.
@@ -49,25 +52,10 @@ impl KvLayout {
         self.v_dim.next_multiple_of(LANES)
     }
 
-    /// Length of the keys of so many positions: whole chunks.
-    pub const fn k_len(self, positions: usize) -> usize {
-        positions.div_ceil(CHUNK) * self.k_chunk()
-    }
-
-    /// Length of the values of so many positions: whole chunks.
-    pub const fn v_len(self, positions: usize) -> usize {
-        positions.div_ceil(CHUNK) * self.v_chunk()
-    }
-
     /// Length of the scratch of a job.
     pub const fn scratch_len(self) -> usize {
-        let chunk = self.k_chunk() + self.v_chunk();
-        chunk + TILE * (CHUNK + self.v_padded()) + ROWS * (self.v_padded() + 2) + self.row_len()
-    }
-
-    /// Length of the longer of a key and a value.
-    pub(super) const fn row_len(self) -> usize {
-        if self.k_dim > self.v_padded() { self.k_dim } else { self.v_padded() }
+        let chunk = (self.k_runs() + self.v_runs()) * LANES;
+        chunk + TILE * (CHUNK + self.v_padded()) + ROWS * (self.v_padded() + 2)
     }
 
     /// Length of what one chunk gives for one token with so many query heads: per head its `o`, `m` and `l`.
@@ -75,35 +63,15 @@ impl KvLayout {
         heads * (self.v_padded() + 2)
     }
 
-    pub(super) const fn k_chunk(self) -> usize {
-        CHUNK * self.k_dim
+    /// Runs of a chunk of keys.
+    pub(super) const fn k_runs(self) -> usize {
+        self.k_dim * WIDTH
     }
 
-    pub(super) const fn v_chunk(self) -> usize {
-        CHUNK * self.v_padded()
+    /// Runs of a chunk of values.
+    pub(super) const fn v_runs(self) -> usize {
+        CHUNK * self.v_padded() / LANES
     }
-
-    /// The chunk of keys that holds a position, and where in it the position's first element is; the elements that
-    /// follow are `CHUNK` apart.
-    pub(super) fn k_place(self, len: usize, position: usize) -> usize {
-        chunk_of(len, self.k_chunk(), position / CHUNK) * self.k_chunk() + position % CHUNK
-    }
-
-    /// Where the sixteen elements `run * LANES …` of a position's value are.
-    pub(super) fn v_place(self, len: usize, position: usize, run: usize) -> usize {
-        let chunk = chunk_of(len, self.v_chunk(), position / CHUNK) * self.v_chunk();
-        let strip = run / WIDTH * WIDTH;
-        let width = WIDTH.min(self.v_padded() / LANES - strip);
-        chunk + (strip * CHUNK + position % CHUNK * width + run - strip) * LANES
-    }
-}
-
-/// The place of a chunk in a cache of so many values: the cache is a ring of whole chunks.
-///
-/// # Panics
-/// * if the cache has no chunk
-pub(super) fn chunk_of(len: usize, chunk_len: usize, chunk: usize) -> usize {
-    place_of(len / chunk_len, chunk)
 }
 
 /// The place of a chunk in a ring of so many.

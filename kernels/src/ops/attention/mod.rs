@@ -2,18 +2,16 @@
 //!
 //! # The cache
 //!
-//! Each layer and key-value head has two slices of f16, in chunks of [`CHUNK`] positions; position `p` lies in chunk
-//! `p / CHUNK`, counted modulo the chunks that there are, so a cache of a sliding window can be a ring.
+//! Each layer and key-value head has two slices of cells ([`Cells`]), in chunks of [`CHUNK`] positions; position `p` lies
+//! in chunk `p / CHUNK`, counted modulo the chunks that there are, so a cache of a sliding window can be a ring.
 //!
 //! * **Keys**, per chunk: `[dimension][64 positions]`. A lane is a position, so scores need no sum across lanes.
 //! * **Values**, per chunk: strips of 64 dimensions (the last one narrower, of whole runs of 16), each
 //!   `[64 positions][dimension]`. A lane is a dimension.
 //!
-//! A cache of another type than f16 is rows of a format, position by position; a chunk is brought into this layout, in
-//! f32, when it is used ([`Cells`]).
-//!
-//! Either way a chunk is a matrix of up to 64 columns that is read from its first byte to its last, which is what
-//! memory is good at, and one small matrix kernel does both products.
+//! So a chunk is a matrix of up to 64 columns that is read from its first byte to its last, which is what memory is good
+//! at, and one small matrix kernel does both products. Every type of cell lies in that order; those of codes have
+//! scales beside them (`strip`).
 //!
 //! # The arithmetic
 //!
@@ -37,6 +35,7 @@ mod cells;
 mod kernel;
 mod layout;
 mod room;
+pub(crate) mod strip;
 
 pub use cells::{CellType, Cells};
 pub use kernel::*;

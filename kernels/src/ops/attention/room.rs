@@ -1,25 +1,44 @@
 //! The scratch of a job, cut into what the kernels need, and the rows' places and ranges.
 
-use super::cells::{spread_key, spread_value};
-use super::layout::{CHUNK, KvLayout, LANES, ROWS, TILE, place_of};
+use super::layout::{CHUNK, KvLayout, LANES, ROWS, STRIP, TILE};
 use super::{Queries, Visible};
 use core::ops::Range;
 
 /// The scratch, cut up.
 pub(super) struct Room<'a> {
-    /// A chunk of keys in f32, in the layout of the cache.
-    pub(super) k: &'a mut [[f32; LANES]],
-    /// A chunk of values in f32.
-    pub(super) v: &'a mut [[f32; LANES]],
+    /// Keys and values in f32.
+    pub(super) strips: Strips<'a>,
     /// What a tile computes.
     pub(super) tile: Tile<'a>,
     /// The rows' state so far: `O`, padded.
     o: &'a mut [f32],
     /// The rows' `M` and `L`.
     marks: &'a mut [[f32; 2]],
-    /// A key or a value that is being dequantised.
-    row: &'a mut [f32],
     v_padded: usize,
+}
+
+/// Keys and values of one chunk in f32.
+pub(super) struct Strips<'a> {
+    /// Room for a chunk of keys.
+    pub(super) k: &'a mut [[f32; LANES]],
+    /// Room for a chunk of values.
+    pub(super) v: &'a mut [[f32; LANES]],
+    /// Whether the chunk is there, for several tiles.
+    pub(super) ready: bool,
+    /// A strip's codes.
+    pub(super) codes: Codes,
+}
+
+/// Room for the codes of a strip, one to a byte, and for its scales.
+pub(crate) struct Codes {
+    pub(super) codes: [[u8; LANES]; STRIP],
+    pub(super) scales: [[f32; LANES]; STRIP / 2 / LANES],
+}
+
+impl Codes {
+    pub(super) fn new() -> Self {
+        Codes { codes: [[0; LANES]; STRIP], scales: [[0.0; LANES]; STRIP / 2 / LANES] }
+    }
 }
 
 /// What a tile computes for one chunk.
@@ -41,17 +60,15 @@ impl<'a> Room<'a> {
         let (have, need) = (scratch.len(), layout.scratch_len());
         assert!(have >= need, "scratch of {have} values where {need} are needed");
         let v_padded = layout.v_padded();
-        let (k, rest) = scratch.split_at_mut(layout.k_chunk());
-        let (v, rest) = rest.split_at_mut(layout.v_chunk());
+        let (k, rest) = scratch.split_at_mut(layout.k_runs() * LANES);
+        let (v, rest) = rest.split_at_mut(layout.v_runs() * LANES);
         let (scores, rest) = rest.split_at_mut(TILE * CHUNK);
         let (tile_o, rest) = rest.split_at_mut(TILE * v_padded);
         let (o, rest) = rest.split_at_mut(ROWS * v_padded);
-        let (marks, rest) = rest.split_at_mut(2 * ROWS);
-        let (marks, _) = marks.as_chunks_mut();
-        let row = &mut rest[..layout.row_len()];
+        let (marks, _) = rest[..2 * ROWS].as_chunks_mut();
         let (k, v, scores) = (k.as_chunks_mut().0, v.as_chunks_mut().0, scores.as_chunks_mut().0);
         let tile = Tile { scores, o: tile_o, marks: [[0.0; 2]; TILE] };
-        Room { k, v, tile, o, marks, row, v_padded }
+        Room { strips: Strips { k, v, ready: false, codes: Codes::new() }, tile, o, marks, v_padded }
     }
 
     /// Starts the states of a block of rows.
@@ -63,17 +80,6 @@ impl<'a> Room<'a> {
                 Some(sinks) => [sinks[row % queries.heads], 1.0],
             };
         }
-    }
-
-    /// Brings the positions of a chunk that a block of rows sees to f32, where they are rows of a format.
-    pub(super) fn unpack(&mut self, queries: &Queries<'_>, block: &Range<usize>, chunk: usize) {
-        let (place, layout) = (queries.place(chunk), queries.layout);
-        let seen = queries.seen_in(block, chunk);
-        let (k, v) = (&mut *self.k, &mut *self.v);
-        let mut key = |position: usize, row: &[f32]| spread_key(position, row, k);
-        queries.k.rows(place, layout.k_dim(), seen.clone(), self.row, &mut key);
-        let mut value = |position: usize, row: &[f32]| spread_value(layout, position, row, v);
-        queries.v.rows(place, layout.v_dim(), seen, self.row, &mut value);
     }
 
     /// A row's `O`, padded, and its `M` and `L`; the row counts from the block's first.
@@ -88,9 +94,6 @@ impl<'a> Room<'a> {
         ((o, &mut self.marks[row]), (part, self.tile.marks[tile_row]))
     }
 }
-
-/// A chunk's keys and values as they lie in an f16 cache.
-pub(super) type Halves<'a> = Option<(&'a [[u16; LANES]], &'a [[u16; LANES]])>;
 
 /// A row's `O` and its `M` and `L`.
 pub(super) type State<'a> = (&'a mut [f32], &'a mut [f32; 2]);
@@ -110,29 +113,28 @@ impl Queries<'_> {
             "not one sink or slope per query head"
         );
         assert!(
-            self.capacity() == self.v.chunks(self.layout.v_dim(), self.layout.v_chunk()),
+            self.capacity() == self.v.chunks(self.v.ty.v_bytes(self.layout)),
             "caches of different lengths"
         );
     }
 
     /// Chunks that the cache holds.
     fn capacity(&self) -> usize {
-        self.k.chunks(self.layout.k_dim(), self.layout.k_chunk())
+        self.k.chunks(self.k.ty.k_bytes(self.layout))
     }
 
-    /// Where a chunk lies.
-    fn place(&self, chunk: usize) -> usize {
-        place_of(self.capacity(), chunk)
+    /// The strips of a chunk's keys.
+    pub(super) fn k_strips(&self, chunk: usize) -> impl Iterator<Item = &[u8]> {
+        self.k.strips(self.k.ty.k_bytes(self.layout), chunk)
     }
 
-    /// A chunk's keys and values, each only if they are in f16.
-    pub(super) fn chunk(&self, chunk: usize) -> [Option<&[[u16; LANES]]>; 2] {
-        let place = self.place(chunk);
-        [self.k.halves(place, self.layout.k_chunk()), self.v.halves(place, self.layout.v_chunk())]
+    /// The strips of a chunk's values.
+    pub(super) fn v_strips(&self, chunk: usize) -> impl Iterator<Item = &[u8]> {
+        self.v.strips(self.v.ty.v_bytes(self.layout), chunk)
     }
 
     /// The positions of a chunk that some row of a block sees, counted from the chunk's first one.
-    fn seen_in(&self, block: &Range<usize>, chunk: usize) -> Range<usize> {
+    pub(super) fn seen_in(&self, block: &Range<usize>, chunk: usize) -> Range<usize> {
         let rows = (block.start..block.end).step_by(self.heads).chain([block.end - 1]);
         let seen = rows.map(|row| self.visible_in(row, chunk)).filter(|range| !range.is_empty());
         seen.reduce(|a, b| a.start.min(b.start)..a.end.max(b.end)).unwrap_or(0..0)
