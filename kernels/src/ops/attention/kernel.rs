@@ -1,9 +1,9 @@
 //! The kernels of attention; what they compute stands in the parent module.
 //!
 //! Rows (a token's query head each) are taken in blocks of `ROWS`, the chunks one by one for all rows of a block, and
-//! within a chunk in tiles of up to `TILE` rows, which share each load of a key or value. Cells are brought to f32 before
-//! they are used: a whole chunk where several tiles share it, otherwise strip by strip, so that a strip stays in the
-//! nearest cache until the tile is done with it. What they stand for is exact in f32, so that changes no bit.
+//! within a chunk in tiles of up to `TILE` rows, which share each load of a key or value. Where several tiles share a
+//! chunk it is brought to f32 first; a single tile reads f16 and codes as they lie. What cells stand for is exact in f32,
+//! so that changes no bit.
 //!
 //! A tile sees the positions that all its rows see at once, and those at the ends that only some rows see row by
 //! row. Sums go on in memory, so the order stays.

@@ -23,7 +23,8 @@ pub(super) struct Strips<'a> {
     pub(super) k: &'a mut [[f32; LANES]],
     /// Room for a chunk of values.
     pub(super) v: &'a mut [[f32; LANES]],
-    /// Whether the chunk is there, for several tiles.
+    /// Whether the chunk is there, for several tiles; otherwise a tile reads cells strip by strip, those of f32 by way of the
+    /// begin of the room.
     pub(super) ready: bool,
     /// A strip's codes.
     pub(super) codes: Codes,
