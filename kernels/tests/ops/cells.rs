@@ -111,11 +111,12 @@ fn attention_over_cells_is_attention_over_what_they_hold() {
         Case { k_dim: 20, v_dim: 64, heads: 6, ..PLAIN },
         Case { heads: 30, ..PLAIN },
     ];
-    for case in cases {
-        for types in pairs(case) {
+    for (n, case) in cases.into_iter().enumerate() {
+        // Keys and values do not know of each other: one case for mixed pairs is enough, and on one tier.
+        let mixed = n == 0;
+        for types in pairs(case).filter(|types| mixed || types[0] == types[1]) {
             let (context, exact) = contexts(case, types);
             let expected = exact.attend_all(best());
-            // Keys and values do not know of each other, so mixed pairs need not run everywhere.
             let tiers = if types[0] == types[1] { supported() } else { vec![best()] };
             for tier in tiers {
                 let names = types.map(CellType::name);

@@ -236,9 +236,14 @@ mod tiers {
         (half, rounded(x, inverse, 8.0, 0.0, 15.0))
     }
 
-    /// The largest magnitude; 0 where none is a number.
+    /// The largest magnitude; 0 where none is a number. Compared by bits: of floats that cannot be NaN on one side the
+    /// compiler takes the larger by an instruction that lets signalling NaNs of the other through.
     fn largest(x: &[f32; BLOCK]) -> f32 {
-        isa::reduce_max(wide::fold(x, wide::splat(0.0), 0.0, |acc, x| wide::max(wide::abs(x), acc)))
+        let zero = wide::splat(0.0);
+        isa::reduce_max_bits(wide::fold(x, zero, 0.0, |acc, x| {
+            let x = wide::abs(x);
+            wide::max_bits(acc, wide::select_greater(x, wide::splat(-1.0), x, zero))
+        }))
     }
 
     /// A scale as it is stored, and its inverse, which is 0 for a scale of 0.
