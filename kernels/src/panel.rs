@@ -5,8 +5,8 @@
 //! quads (four neighbouring columns) `j * 8/w …` at shifts of `w` within each byte. For each block of the format it has
 //! a *record* with the sixteen rows' scale parts. All units of a panel come first, then all records.
 //!
-//! The kernels ([`product`], [`rows`]) are written once for every format and tier. What a format adds is passed in: how a unit becomes eight
-//! registers of codes, and how a record becomes scales and offsets. The arithmetic is the contract's:
+//! The kernels ([`product`], [`rows`]) are written once for every format and tier. What a format adds is passed in: how a
+//! unit becomes eight registers of codes, and how a record becomes scales and offsets. The arithmetic is the contract's:
 //! per group `acc = fma(scale * x.scale, dot, acc)`, then with an offset `acc = fma(offset, x.scaled_sum, acc)`,
 //! groups in order along the row. A row is never split, so neither the width of a register, nor the number of tokens
 //! in a tile, nor the layout of the weights can change a bit.

@@ -38,10 +38,7 @@ macro_rules! each_token {
 #[tiered]
 mod tiers {
     use crate::act::{ActGroup, Quads, Tile, WIDE};
-    use crate::panel::{AHEAD, MAX_BLOCK, MAX_GROUPS, PANEL, UNIT_COLS};
-    use crate::panel::{Decode, Fill, PackJob, PanelJob, Parts, RowJob, Shape};
-    use crate::panel::{panel_bytes, planes};
-    use crate::plain::fma;
+    use crate::panel::{AHEAD, PANEL, PanelJob, UNIT_COLS, panel_bytes};
     use core::ops::Range;
 
     /// The words of line `line` of a unit that belong to the register `sub` of the panel's sixteen lanes.

@@ -6,6 +6,9 @@
 
 use super::layout::{CHUNK, KvLayout, STRIP, place_of};
 
+/// Elements of a position that share a scale, in cells of codes.
+pub(super) const BLOCK: usize = 32;
+
 /// The type of keys or of values in a cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CellType {
@@ -38,7 +41,7 @@ impl CellType {
     pub fn block(self) -> usize {
         match self {
             Self::F32 | Self::F16 => 1,
-            Self::Q8_0 | Self::Q4_0 => 32,
+            Self::Q8_0 | Self::Q4_0 => BLOCK,
         }
     }
 

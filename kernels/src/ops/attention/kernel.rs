@@ -15,7 +15,7 @@ pub use tiers::*;
 #[tiered]
 mod tiers {
     use crate::OutMut;
-    use crate::ops::attention::cells::chunk_mut;
+    use crate::ops::attention::cells::{BLOCK, chunk_mut};
     use crate::ops::attention::layout::{CHUNK, LANES, ROWS, STRIP, TILE, Tiles, WIDTH, runs_at_once};
     use crate::ops::attention::room::{Codes, Room, Strips, Tile};
     use crate::ops::attention::{AttendJob, CellType, Cells, KvLayout, MergeJob, PartJob, Queries};
@@ -24,9 +24,6 @@ mod tiers {
 
     const LANE: [f32; 16] =
         [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0, 11.0, 12.0, 13.0, 14.0, 15.0];
-
-    /// Elements of a block of codes.
-    const BLOCK: usize = 32;
 
     /// Runs of sixteen columns that a tile of so many rows takes at once.
     const RUNS: [usize; TILE + 1] = runs_at_once(isa::LANES);

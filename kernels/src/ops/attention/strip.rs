@@ -16,14 +16,12 @@ pub(crate) use tiers::*;
 mod tiers {
     use crate::arch::scalar::{f16_to_f32, f32_to_f16};
     use crate::ops::attention::CellType;
-    use crate::ops::attention::cells::{split, split_mut};
+    use crate::ops::attention::cells::{BLOCK, split, split_mut};
     use crate::ops::attention::layout::{CHUNK, LANES, STRIP, WIDTH};
     use crate::ops::attention::room::Codes;
     use core::ops::Range;
     use isa::wide;
 
-    /// Elements of a block of codes.
-    const BLOCK: usize = 32;
     /// Brings a strip of keys to f32.
     pub(crate) fn unpack_k(ty: CellType, cells: &[u8], room: &mut Codes, to: &mut [[f32; LANES]]) {
         match ty {
