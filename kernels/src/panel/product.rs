@@ -145,41 +145,40 @@ mod tiers {
                 continue;
             }
             let mut token = 0;
-            macro_rules! tiles {
-                ($least:expr, $most:expr, $loop:expr) => {
-                    while token + $least <= x.width {
-                        let tokens = token..x.width.min(token + $most);
-                        for at in panels.clone() {
-                            let (plane, records) = panel(at);
-                            let acc =
-                                tile::<{ $most }, { $loop }, UNIT, RECORD, UNITS, HALVES, MAX, BIAS, OFFSET>(
-                                    plane,
-                                    records,
-                                    &x,
-                                    tokens.clone(),
-                                    codes,
-                                    scale,
-                                    offset,
-                                );
-                            write(at, first + token, if $loop { &acc[..tokens.len()] } else { &acc });
-                        }
-                        token = tokens.end;
+            macro_rules! take {
+                ($most:expr, $loop:expr) => {{
+                    let tokens = token..x.width.min(token + $most);
+                    for at in panels.clone() {
+                        let (plane, records) = panel(at);
+                        let acc = tile::<{ $most }, { $loop }, UNIT, RECORD, UNITS, HALVES, MAX, BIAS, OFFSET>(
+                            plane,
+                            records,
+                            &x,
+                            tokens.clone(),
+                            codes,
+                            scale,
+                            offset,
+                        );
+                        write(at, first + token, if $loop { &acc[..tokens.len()] } else { &acc });
                     }
-                };
+                    token = tokens.end;
+                }};
             }
             // What is unrolled exists for some numbers of tokens; a loop takes any, where they are enough to be worth it.
-            if isa::UNROLL {
-                tiles!(isa::TILE, isa::TILE, false);
-            }
-            tiles!(5, WIDE, true);
-            if isa::UNROLL {
-                if isa::TILE > 4 {
-                    tiles!(4, 4, false);
+            while token < x.width {
+                let left = x.width - token;
+                if isa::UNROLL == 16 && !isa::TILES && left == 16 {
+                    take!(16, false);
+                } else if isa::UNROLL >= 4 && (left == 4 || isa::UNROLL == 4 && left > 4) {
+                    take!(4, false);
+                } else if isa::UNROLL == 0 || left > 4 || isa::UNROLL >= 4 && left == 3 {
+                    take!(WIDE, true);
+                } else if left >= 2 {
+                    take!(2, false);
+                } else {
+                    take!(1, false);
                 }
-                tiles!(3, WIDE, true);
             }
-            tiles!(2, 2, false);
-            tiles!(1, 1, false);
         }
     }
 

@@ -157,6 +157,15 @@ impl Context {
         out
     }
 
+    /// Attention of the tokens beside the ends of chunks alone, which is quicker; the others stay NaN.
+    pub(super) fn attend_some(&self, tier: Supported, caches: &Caches) -> Vec<f32> {
+        let mut out = vec![f32::NAN; self.len() * self.stride()];
+        for tokens in [0..3, 60..68, self.len() - 13..self.len()] {
+            self.attend(tier, caches, tokens, &mut out);
+        }
+        out
+    }
+
     /// The definition, with keys and values as the cache holds them.
     fn exact(&self, position: usize, head: usize) -> Vec<f64> {
         let Case { k_dim, v_dim, heads, .. } = self.case;
@@ -243,13 +252,13 @@ fn decoding_equals_a_batch_though_later_cells_are_poison() {
 fn any_split_of_the_tokens_gives_the_same_bits() {
     let tier = *supported().last().unwrap();
     for case in CASES {
-        let context = Context::new(case, 190);
-        let caches = context.caches(190, 0..190);
+        let context = Context::new(case, 140);
+        let caches = context.caches(140, 0..140);
         let whole = context.attend_all(tier);
-        for size in [1, 2, 5, 31, 64, 100] {
+        for size in [1, 5, 31, 64] {
             let mut out = vec![f32::NAN; whole.len()];
-            for start in (0..190).step_by(size) {
-                context.attend(tier, &caches, start..190.min(start + size), &mut out);
+            for start in (0..140).step_by(size) {
+                context.attend(tier, &caches, start..140.min(start + size), &mut out);
             }
             assert_same(&format!("{case:?} by {size}"), tier, &whole, &out);
         }

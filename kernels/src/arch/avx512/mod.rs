@@ -9,7 +9,5 @@ pub use {super::scalar::tile::*, float::*, int::*};
 pub const LANES: usize = 16;
 /// Registers that make 16 lanes.
 pub const SUBS: usize = 16 / LANES;
-/// Tokens that the matrix kernel takes at once.
-pub const TILE: usize = 16;
-/// Whether there are registers for the sums of so many tokens. If not, a loop over tokens keeps them in memory.
-pub const UNROLL: bool = true;
+/// Tokens whose sums registers hold in the matrix kernel, at most: none, two, four or sixteen.
+pub const UNROLL: usize = 16;

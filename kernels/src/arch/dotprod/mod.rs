@@ -5,10 +5,8 @@ use core::arch::asm;
 
 pub use super::neon::*;
 
-/// Tokens that the matrix kernel takes at once.
-pub const TILE: usize = 4;
-/// Whether there are registers for the sums of so many tokens: there are, since activations need not be spread.
-pub const UNROLL: bool = true;
+/// Tokens whose sums registers hold in the matrix kernel: more than with NEON, since activations need not be spread.
+pub const UNROLL: usize = 4;
 
 /// The exact dot product of `4 × N` codes of each lane, less `BIAS` each, with `4 × N` activations. Codes are
 /// unsigned bytes of at most `MAX`; `minus` is minus the sum of the activations.

@@ -102,7 +102,9 @@ pub fn div(a: F, b: F) -> F {
 }
 
 /// `a * b + c`, rounded once.
-#[inline]
+///
+/// Called, since sixteen lanes in f64 are so much code that every kernel of every format would grow by it.
+#[inline(never)]
 pub fn fma(a: F, b: F, c: F) -> F {
     core::array::from_fn(|l| fma_lane(a[l], b[l], c[l]))
 }

@@ -66,7 +66,9 @@ pub fn table(a: I, entries: &[u8; 16]) -> I {
 
 /// The exact dot product of `4 × N` codes of each lane, less `BIAS` each, with `4 × N` activations. Codes are
 /// unsigned bytes of at most `MAX`; `minus` is minus the sum of the activations.
-#[inline]
+///
+/// Called, as [`fma`](super::fma) is, for the sake of the program's size.
+#[inline(never)]
 pub fn dot<const N: usize, const MAX: i32, const BIAS: i32>(
     codes: &[I; N],
     y: &[[i8; 4]; N],
