@@ -166,12 +166,12 @@ mod tiers {
             }
             // What is unrolled exists for some numbers of tokens; a loop takes any, where they are enough to be worth it.
             while token < x.width {
-                let left = x.width - token;
-                if isa::UNROLL == 16 && !isa::TILES && left == 16 {
+                let (left, most) = (x.width - token, isa::UNROLL);
+                if most == 16 && !isa::TILES && left == 16 {
                     take!(16, false);
-                } else if isa::UNROLL >= 4 && (left == 4 || isa::UNROLL == 4 && left > 4) {
+                } else if most > 2 && (left == 4 || most == 4 && left > 4) {
                     take!(4, false);
-                } else if isa::UNROLL == 0 || left > 4 || isa::UNROLL >= 4 && left == 3 {
+                } else if most == 0 || left > 4 || most > 2 && left == 3 {
                     take!(WIDE, true);
                 } else if left >= 2 {
                     take!(2, false);
