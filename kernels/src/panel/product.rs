@@ -137,7 +137,7 @@ mod tiers {
             if let (Some(tiles), WIDE) = (&tiles, x.width) {
                 for at in panels.clone() {
                     let (plane, records) = panel(at);
-                    let acc = wide::<UNIT, RECORD, UNITS, HALVES, BIAS, OFFSET>(
+                    let acc = wide::<UNIT, RECORD, UNITS, HALVES, MAX, BIAS, OFFSET>(
                         tiles, plane, records, &x, codes, scale, offset,
                     );
                     write(at, first, &acc);
@@ -287,12 +287,14 @@ mod tiers {
         }
     }
 
-    /// The product of one panel with sixteen tokens, by tiles.
+    /// The product of one panel with sixteen tokens, by tiles. Codes go there with their sign, the bias taken out of them
+    /// where it leaves bytes, so that no product has to be mended.
     fn wide<
         const UNIT: usize,
         const RECORD: usize,
         const UNITS: usize,
         const HALVES: bool,
+        const MAX: i32,
         const BIAS: i32,
         const OFFSET: bool,
     >(
@@ -306,23 +308,29 @@ mod tiers {
     ) -> [[isa::F; isa::SUBS]; WIDE] {
         let (y, groups) = (x.codes.as_chunks::<WIDE>().0, x.groups.as_chunks::<WIDE>().0);
         let mut acc = [[isa::splat(0.0); isa::SUBS]; WIDE];
+        let less = if MAX - BIAS <= 127 { BIAS } else { 128 };
         let mut lines = isa::Lines([[0; 64]; 8]);
-        let mut products = isa::Products([[[0; PANEL]; WIDE]; 2]);
-        for (at, unit) in units.iter().enumerate() {
-            let (record, u) = (&records[at / UNITS], at % UNITS);
-            for sub in 0..isa::SUBS {
-                for (line, code) in lines.0.iter_mut().zip(codes(unit, sub)) {
-                    let line = &mut line[4 * isa::LANES * sub..];
-                    isa::store_words(line.first_chunk_mut().expect("a register of words"), code);
+        // Of two units: the tiles work on one while the products of the unit before are scaled.
+        let mut products = [isa::Products([[[0; PANEL]; WIDE]; 2]); 2];
+        for next in 0..=units.len() {
+            if let Some(unit) = units.get(next) {
+                for sub in 0..isa::SUBS {
+                    for (line, code) in lines.0.iter_mut().zip(codes(unit, sub)) {
+                        let line = &mut line[4 * isa::LANES * sub..];
+                        let line = line.first_chunk_mut().expect("a register of words");
+                        isa::store_words(line, isa::bytes_less(code, less as u8));
+                    }
                 }
+                isa::tile_dots::<HALVES>(tiles, &lines, &y[next], &mut products[next % 2]);
             }
-            isa::tile_dots::<HALVES>(tiles, &lines, &y[at], &mut products);
+            let Some(at) = next.checked_sub(1) else { continue };
+            let (record, u) = (&records[at / UNITS], at % UNITS);
             for sub in 0..isa::SUBS {
                 for half in 0..if HALVES { 2 } else { 1 } {
                     let group = if HALVES { 2 * u + half } else { u };
                     let s = scale(record, group, sub);
                     let m = if OFFSET { offset(record, group, sub) } else { s };
-                    let dots = &products.0[half];
+                    let dots = &products[at % 2].0[half];
                     let add = |acc: isa::F, t: usize| {
                         let x = &groups[at][t];
                         let (minus, sum) = if HALVES {
@@ -331,7 +339,7 @@ mod tiers {
                             (x.minus, x.scaled_sum)
                         };
                         let dots = dots[t][isa::LANES * sub..].first_chunk().expect("a register of products");
-                        add::<OFFSET>(acc, s, m, isa::load_more(dots, BIAS * minus), x.scale, sum)
+                        add::<OFFSET>(acc, s, m, isa::load_more(dots, (BIAS - less) * minus), x.scale, sum)
                     };
                     each_token!(false, WIDE, t => {
                         acc[t][sub] = add(acc[t][sub], t);

@@ -53,9 +53,9 @@ impl Drop for Tiles {
 }
 
 /// Multiplies the codes of a unit with sixteen tokens' activations of the same columns. With `HALVES` each half of
-/// the columns has products of its own, else only the first half of `out` is written. Nothing is taken out for a bias.
+/// the columns has products of its own, else only the first half of `out` is written.
 ///
-/// `tdpbsud` adds four products of signed and unsigned bytes in 32 bits: at most 32 × 255 × 128, so nothing can saturate.
+/// `tdpbssd` adds four products of signed bytes in 32 bits: at most 32 × 128 × 128, so nothing can saturate.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
 pub fn tile_dots<const HALVES: bool>(
@@ -77,8 +77,8 @@ pub fn tile_dots<const HALVES: bool>(
                 "tileloadd tmm5, [{codes} + {line}*1]",
                 "tileloadd tmm6, [{y} + {stride}*1 + 16]",
                 "tileloadd tmm7, [{codes} + {line}*1 + 256]",
-                "tdpbsud tmm0, tmm4, tmm5",
-                "tdpbsud tmm1, tmm6, tmm7",
+                "tdpbssd tmm0, tmm4, tmm5",
+                "tdpbssd tmm1, tmm6, tmm7",
                 "tilestored [{out} + {line}*1], tmm0",
                 "tilestored [{out} + {line}*1 + 1024], tmm1",
                 y = in(reg) first,
@@ -96,7 +96,7 @@ pub fn tile_dots<const HALVES: bool>(
                 "tilezero tmm0",
                 "tileloadd tmm2, [{y} + {stride}*1]",
                 "tileloadd tmm3, [{codes} + {line}*1]",
-                "tdpbsud tmm0, tmm2, tmm3",
+                "tdpbssd tmm0, tmm2, tmm3",
                 "tilestored [{out} + {line}*1], tmm0",
                 y = in(reg) first,
                 stride = in(reg) 32usize,

@@ -68,6 +68,13 @@ pub fn or(a: I, b: I) -> I {
     _mm256_or_si256(a, b)
 }
 
+/// Takes the same from each byte, modulo 256.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+pub fn bytes_less(a: I, less: u8) -> I {
+    _mm256_sub_epi8(a, _mm256_set1_epi8(less as i8))
+}
+
 /// Replaces each byte (0 to 15) by an entry of a table.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]

@@ -70,6 +70,13 @@ pub fn or(a: I, b: I) -> I {
     _mm512_or_si512(a, b)
 }
 
+/// Takes the same from each byte, modulo 256.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl")]
+pub fn bytes_less(a: I, less: u8) -> I {
+    _mm512_sub_epi8(a, _mm512_set1_epi8(less as i8))
+}
+
 /// Replaces each byte (0 to 15) by an entry of a table.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl")]

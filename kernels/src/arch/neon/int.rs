@@ -70,6 +70,13 @@ pub fn or(a: I, b: I) -> I {
     vorrq_s32(a, b)
 }
 
+/// Takes the same from each byte, modulo 256.
+#[inline]
+#[target_feature(enable = "neon")]
+pub fn bytes_less(a: I, less: u8) -> I {
+    vreinterpretq_s32_u8(vsubq_u8(vreinterpretq_u8_s32(a), vdupq_n_u8(less)))
+}
+
 /// Replaces each byte (0 to 15) by an entry of a table.
 #[inline]
 #[target_feature(enable = "neon")]

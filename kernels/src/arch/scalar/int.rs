@@ -58,6 +58,12 @@ pub fn or(a: I, b: I) -> I {
     core::array::from_fn(|l| a[l] | b[l])
 }
 
+/// Takes the same from each byte, modulo 256.
+#[inline]
+pub fn bytes_less(a: I, less: u8) -> I {
+    a.map(|v| i32::from_le_bytes(v.to_le_bytes().map(|b| b.wrapping_sub(less))))
+}
+
 /// Replaces each byte (0 to 15) by an entry of a table.
 #[inline]
 pub fn table(a: I, entries: &[u8; 16]) -> I {

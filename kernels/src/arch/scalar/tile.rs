@@ -16,7 +16,7 @@ impl Tiles {
     }
 }
 
-/// A unit's codes: eight quads of columns, a word for each row.
+/// A unit's codes, with their sign: eight quads of columns, a word for each row.
 #[repr(C, align(64))]
 #[derive(Clone, Copy, Debug)]
 pub struct Lines(pub [[u8; 64]; 8]);
@@ -27,7 +27,7 @@ pub struct Lines(pub [[u8; 64]; 8]);
 pub struct Products(pub [[[i32; 16]; 16]; 2]);
 
 /// Multiplies the codes of a unit with sixteen tokens' activations of the same columns. With `HALVES` each half of the
-/// columns has products of its own, else only the first half of `out` is written. Nothing is taken out for a bias.
+/// columns has products of its own, else only the first half of `out` is written.
 #[inline]
 pub fn tile_dots<const HALVES: bool>(
     _tiles: &Tiles,
@@ -41,7 +41,7 @@ pub fn tile_dots<const HALVES: bool>(
         for (c, y) in y.iter().enumerate() {
             let sums = &mut sums[if HALVES { c / 16 } else { 0 }];
             for (sum, word) in sums.iter_mut().zip(codes.0[c / 4].as_chunks::<4>().0) {
-                *sum += i32::from(word[c % 4]) * i32::from(*y);
+                *sum += i32::from(word[c % 4] as i8) * i32::from(*y);
             }
         }
         out.0[0][token] = sums[0];
