@@ -7,7 +7,7 @@
 use std::ops::Range;
 
 /// Parts of a share that the rounds hand out, by how many units a thread has.
-const ROUNDS: [&[usize]; 3] = [&[1], &[3, 1], &[5, 2, 1]];
+const ROUNDS: [&[usize]; 5] = [&[1], &[3, 1], &[5, 2, 1], &[8, 4, 2, 1, 1], &[16, 8, 4, 2, 1, 1]];
 
 /// A cut of units into chunks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,7 +26,9 @@ impl Split {
         let rounds = match (threads, blocks / threads) {
             (1, _) | (_, 0..4) => ROUNDS[0],
             (_, 4..12) => ROUNDS[1],
-            _ => ROUNDS[2],
+            (_, 12..32) => ROUNDS[2],
+            (_, 32..128) => ROUNDS[3],
+            _ => ROUNDS[4],
         };
         Split { units, align, threads, rounds }
     }
