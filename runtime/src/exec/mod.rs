@@ -8,9 +8,10 @@
 //! Every view is made while a chunk of the current step is held, and the step is not over before all its chunks are.
 //! 1. Values that live at the same time have different places, by the plan; so what a step reads is not written.
 //! 2. The chunks of a step write different rows (steps over rows), different columns (products), or different heads,
-//!    tokens or pieces (attention).
+//!    tokens or pieces (attention, and steps over a single row).
 //! 3. A thread's own area is touched by that thread only; what it publishes is written with the first chunk alone.
-//! 4. The cache is written in steps over rows only, whose chunks end at the borders of its chunks, and read in others.
+//! 4. The cache is written in steps over rows only, whose chunks end at the borders of its chunks or of its heads, and
+//!    read in others.
 //!
 //! The comments at the unsafe lines name these by number.
 
@@ -99,6 +100,15 @@ impl Clock {
     }
 }
 
+/// What a step over rows is cut by.
+enum Cut {
+    Rows,
+    /// Chunks of the cache, since something is stored.
+    Chunks,
+    /// So many heads of the cache, since there is but one row.
+    Heads(usize),
+}
+
 /// One forward pass.
 pub(crate) struct Pass<'a> {
     pub(crate) engine: &'a Engine,
@@ -151,8 +161,14 @@ impl Pass<'_> {
         }
         match &step.body {
             Body::Rows(ops) => {
-                let rows = self.split(step).map_or(0..0, |split| self.rows_of(ops, split.range(claim.chunk)));
-                self.run_rows(ops, rows, thread);
+                if let Some(split) = self.split(step) {
+                    let units = split.range(claim.chunk);
+                    match self.cut(ops, step.rows) {
+                        Cut::Rows => self.run_rows(ops, units, thread),
+                        Cut::Chunks => self.run_rows(ops, self.rows_of(units), thread),
+                        Cut::Heads(of) => self.run_heads(ops, units, of, thread),
+                    }
+                }
             }
             Body::Product(parts) => {
                 if let Some(split) = self.split(step) {
@@ -190,11 +206,14 @@ impl Pass<'_> {
     /// The cut of a step over rows or panels.
     fn split(&self, step: &Step) -> Option<Split> {
         let units = match &step.body {
-            Body::Rows(ops) if stores(ops) => {
+            Body::Rows(ops) => {
                 let rows = self.rows(step.rows);
-                if rows == 0 { 0 } else { (self.position + rows - 1) / CHUNK - self.position / CHUNK + 1 }
+                match self.cut(ops, step.rows) {
+                    Cut::Heads(heads) => heads,
+                    Cut::Chunks if rows > 0 => (self.position + rows - 1) / CHUNK - self.position / CHUNK + 1,
+                    Cut::Chunks | Cut::Rows => rows,
+                }
             }
-            Body::Rows(_) => self.rows(step.rows),
             Body::Product(parts) => parts.iter().map(|p| p.panels).sum(),
             Body::Lockstep { panels, .. } => *panels,
             Body::Attend(_) | Body::Merge(_) => return None,
@@ -202,14 +221,28 @@ impl Pass<'_> {
         Some(Split::new(units, step.align, self.threads))
     }
 
-    /// The rows of some units of a step over rows: rows, or chunks of the cache where something is stored.
-    fn rows_of(&self, ops: &[Op<Slot>], units: Range<usize>) -> Range<usize> {
-        if !stores(ops) {
-            return units;
-        }
+    /// What a step over rows is cut by.
+    fn cut(&self, ops: &[Op<Slot>], rows: Rows) -> Cut {
+        let stored =
+            ops.iter().find_map(|op| if let Op::Store { layer, .. } = op { Some(*layer) } else { None });
+        let Some(layer) = stored else { return Cut::Rows };
+        let heads = self.engine.cache.layers[layer].heads;
+        let whole = |cols: usize, width: usize| (cols / heads).is_multiple_of(width);
+        let by_heads = ops.iter().all(|op| match *op {
+            Op::HeadNorm { x, width, .. } => whole(x.cols, width),
+            Op::Rope { x, head, .. } => whole(x.cols, head),
+            Op::Store { .. } => true,
+            _ => false,
+        });
+        if by_heads && self.rows(rows) == 1 { Cut::Heads(heads) } else { Cut::Chunks }
+    }
+
+    /// The rows in some chunks of the cache, counted from that of the first row.
+    fn rows_of(&self, chunks: Range<usize>) -> Range<usize> {
         let first = self.position / CHUNK;
-        let row = |unit: usize| ((first + unit) * CHUNK).saturating_sub(self.position).min(self.tokens.len());
-        row(units.start)..row(units.end)
+        let row =
+            |chunk: usize| ((first + chunk) * CHUNK).saturating_sub(self.position).min(self.tokens.len());
+        row(chunks.start)..row(chunks.end)
     }
 
     /// Where a place starts in the arena.
@@ -289,9 +322,4 @@ impl Pass<'_> {
     fn norm_kind(&self) -> NormKind {
         self.engine.params.arch.norm
     }
-}
-
-/// Whether something is written into the cache.
-fn stores(ops: &[Op<Slot>]) -> bool {
-    ops.iter().any(|op| matches!(op, Op::Store { .. }))
 }

@@ -23,6 +23,40 @@ impl Pass<'_> {
         }
     }
 
+    /// Runs operations that work on heads, for some of the heads of a single row.
+    pub(super) fn run_heads(&self, ops: &[Op<Slot>], heads: Range<usize>, of: usize, thread: usize) {
+        ops.iter().for_each(|op| self.part(op, 0, heads.clone(), of, thread));
+    }
+
+    /// Runs an operation that works on heads on some of the equal parts of a row, which no other thread works on.
+    fn part(&self, op: &Op<Slot>, row: usize, parts: Range<usize>, of: usize, thread: usize) {
+        let share = |whole: usize| whole / of * parts.start..whole / of * parts.end;
+        match *op {
+            Op::HeadNorm { x, width, weight } => {
+                // SAFETY: 2, 3: this thread's heads of this row.
+                let x = unsafe { self.floats_mut(x, thread, row, share(x.cols)) };
+                let (weight, epsilon) = (self.engine.weights.vector(weight), self.engine.params.epsilon);
+                self.engine.operations.norm.rms_norm_in_place(x, width, Some(weight), epsilon);
+            }
+            Op::Rope { x, rotation, head, style } => {
+                // SAFETY: 1, 3: made before, by an earlier step or by this thread.
+                let rotation = unsafe { self.floats(rotation, thread, row, 0..rotation.cols) };
+                let (cos, sin) = rotation.split_at(rotation.len() / 2);
+                // SAFETY: 2, 3: this thread's heads of this row.
+                let x = unsafe { self.floats_mut(x, thread, row, share(x.cols)) };
+                match style {
+                    RopeStyle::Norm => self.engine.operations.rope.rope_norm(x, head, cos, sin),
+                    RopeStyle::Neox => self.engine.operations.rope.rope_neox(x, head, cos, sin),
+                }
+            }
+            Op::Store { k, v, layer } => {
+                let heads = share(self.engine.cache.layers[layer].heads);
+                self.store(k, v, layer, row, heads, thread);
+            }
+            _ => unreachable!("only operations that work on heads"),
+        }
+    }
+
     fn row(&self, op: &Op<Slot>, row: usize, thread: usize) {
         match *op {
             Op::Embed { table, scale, out } => self.embed(table, scale, out, row, thread),
@@ -39,24 +73,7 @@ impl Pass<'_> {
                 unsafe { self.floats_mut(out, thread, row, 0..out.cols) }.copy_from_slice(x);
             }
             Op::Norm { x, weight, bias, out } => self.norm(x, weight, bias, out, row, thread),
-            Op::HeadNorm { x, width, weight } => {
-                // SAFETY: 2, 3: this thread's row.
-                let x = unsafe { self.floats_mut(x, thread, row, 0..x.cols) };
-                let (weight, epsilon) = (self.engine.weights.vector(weight), self.engine.params.epsilon);
-                self.engine.operations.norm.rms_norm_in_place(x, width, Some(weight), epsilon);
-            }
-            Op::Rope { x, rotation, head, style } => {
-                // SAFETY: 1, 3: made before, by an earlier step or by this thread.
-                let rotation = unsafe { self.floats(rotation, thread, row, 0..rotation.cols) };
-                let (cos, sin) = rotation.split_at(rotation.len() / 2);
-                // SAFETY: 2, 3: this thread's row.
-                let x = unsafe { self.floats_mut(x, thread, row, 0..x.cols) };
-                match style {
-                    RopeStyle::Norm => self.engine.operations.rope.rope_norm(x, head, cos, sin),
-                    RopeStyle::Neox => self.engine.operations.rope.rope_neox(x, head, cos, sin),
-                }
-            }
-            Op::Store { k, v, layer } => self.store(k, v, layer, row, thread),
+            Op::HeadNorm { .. } | Op::Rope { .. } | Op::Store { .. } => self.part(op, row, 0..1, 1, thread),
             Op::Bias { x, .. }
             | Op::Scale { x, .. }
             | Op::Cap { x, .. }
@@ -132,17 +149,17 @@ impl Pass<'_> {
         }
     }
 
-    fn store(&self, k: Slot, v: Slot, layer: usize, row: usize, thread: usize) {
+    fn store(&self, k: Slot, v: Slot, layer: usize, row: usize, heads: Range<usize>, thread: usize) {
         let layer = &self.engine.cache.layers[layer];
         let (layout, position) = (layer.layout, self.position + row);
         let attention = self.engine.operations.attention;
-        for head in 0..layer.heads {
+        for head in heads {
             let (key, value) = (head * layout.k_dim(), head * layout.v_dim());
             // SAFETY: 1, 3: made before, by an earlier step or by this thread.
             let k = unsafe { self.floats(k, thread, row, key..key + layout.k_dim()) };
             // SAFETY: 1, 3: as above.
             let v = unsafe { self.floats(v, thread, row, value..value + layout.v_dim()) };
-            // SAFETY: 4: this thread's chunk of the cache.
+            // SAFETY: 4: this thread's chunk or head of the cache.
             unsafe { self.cache.store(attention, layer, head, position, [k, v]) };
         }
     }

@@ -78,9 +78,13 @@ mod tests {
 
     #[test]
     fn shares_are_even_and_end_in_small_pieces() {
-        let split = Split::new(160, 1, 2);
-        let sizes: Vec<_> = (0..split.count()).map(|c| split.range(c).len()).collect();
-        assert_eq!(sizes, [50, 50, 20, 20, 10, 10]);
+        let sizes = |units: usize| {
+            let split = Split::new(units, 1, 2);
+            (0..split.count()).map(|chunk| split.range(chunk).len()).collect::<Vec<_>>()
+        };
+        assert_eq!(sizes(48), [15, 15, 6, 6, 3, 3]);
+        assert_eq!(sizes(160), [40, 40, 20, 20, 10, 10, 5, 5, 5, 5]);
+        assert_eq!(sizes(640), [160, 160, 80, 80, 40, 40, 20, 20, 10, 10, 10, 10]);
         assert_eq!(Split::new(160, 1, 1).count(), 1);
         assert_eq!(Split::new(3, 1, 8).count(), 3);
     }

@@ -1,7 +1,8 @@
 //! Fusion: operations become steps, and at the end of each step all threads must agree that it is over.
 //!
 //! ```text
-//! rows:    whole rows are independent      norm, quantise, rope, store, …    split by rows
+//! rows:    whole rows are independent      norm, quantise, rope, store, …    split by rows; a single one by heads, if
+//!                                          all of it works on heads
 //! product: output rows are independent     matrices that can run at the same time, then what can be done to a piece
 //!                                          of their outputs alone: bias, gate, residual, quantise
 //! attend:  heads and tokens are independent, then quantise
