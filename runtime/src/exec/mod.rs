@@ -227,7 +227,7 @@ impl Pass<'_> {
             ops.iter().find_map(|op| if let Op::Store { layer, .. } = op { Some(*layer) } else { None });
         let Some(layer) = stored else { return Cut::Rows };
         let heads = self.engine.cache.layers[layer].heads;
-        let whole = |cols: usize, width: usize| (cols / heads).is_multiple_of(width);
+        let whole = |cols: usize, width: usize| cols.is_multiple_of(heads * width);
         let by_heads = ops.iter().all(|op| match *op {
             Op::HeadNorm { x, width, .. } => whole(x.cols, width),
             Op::Rope { x, head, .. } => whole(x.cols, head),

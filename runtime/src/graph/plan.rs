@@ -43,7 +43,7 @@ pub(crate) struct Part {
 /// What a step does.
 #[derive(Clone, Debug)]
 pub(crate) enum Body {
-    /// Operations on whole rows, split by rows.
+    /// Operations on whole rows, split by rows; those that work on heads, for a single row, by heads.
     Rows(Vec<Op<Slot>>),
     /// Products, split by panels of their outputs, one part after the other.
     Product(Vec<Part>),
