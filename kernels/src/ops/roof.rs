@@ -35,11 +35,11 @@ pub mod roof {
         let y = core::hint::black_box([[[3i8; 4]; 8]; 16]);
         let ones = core::hint::black_box([1u8; 64]);
         if isa::TILES {
-            let tiles = isa::Tiles::new();
+            let mut tiles = isa::Tiles::<false>::new();
             let mut products = isa::Products([[[0; 16]; 16]; 2]);
-            let lines = isa::Lines([ones; 8]);
-            for _ in 0..rounds {
-                isa::tile_dots::<false>(&tiles, core::hint::black_box(&lines), &y, &mut products);
+            let lines = isa::Lines([ones; 16]);
+            for _ in 0..rounds.div_ceil(2) {
+                tiles.step(core::hint::black_box(&lines), [&y, &y], &mut products);
             }
             return products.0[0][0][0];
         }

@@ -105,7 +105,6 @@ mod tiers {
         let units = job.x.cols() / UNIT_COLS;
         let blocks = units / UNITS;
         let size = panel_bytes(UNIT, RECORD, UNITS, blocks);
-        let tiles = if isa::TILES { Some(isa::Tiles::new()) } else { None };
         let panels = job.panels.clone();
         let panel = |panel: usize| {
             let bytes = &job.packed[panel * size..][..size];
@@ -134,14 +133,16 @@ mod tiers {
         // All panels for the same tokens, whose activations stay in the nearest cache.
         for first in (0..job.x.tokens()).step_by(WIDE) {
             let x = job.x.tile(first);
-            if let (Some(tiles), WIDE) = (&tiles, x.width) {
-                for at in panels.clone() {
-                    let (plane, records) = panel(at);
-                    let acc = wide::<UNIT, RECORD, UNITS, HALVES, MAX, BIAS, OFFSET>(
-                        tiles, plane, records, &x, codes, scale, offset,
-                    );
-                    write(at, first, &acc);
-                }
+            if isa::TILES && x.width == WIDE && !x.codes.is_empty() && !panels.is_empty() {
+                wide::<UNIT, RECORD, UNITS, HALVES, MAX, BIAS, OFFSET>(
+                    panels.clone(),
+                    panel,
+                    &x,
+                    codes,
+                    scale,
+                    offset,
+                    |panel, acc| write(panel, first, acc),
+                );
                 continue;
             }
             let mut token = 0;
@@ -287,9 +288,12 @@ mod tiers {
         }
     }
 
-    /// The product of one panel with sixteen tokens, by tiles. Codes go there with their sign, the bias taken out of them
-    /// where it leaves bytes, so that no product has to be mended.
+    /// The products of some panels with sixteen tokens, by tiles: one long row of steps over all of them. A step decodes
+    /// two units, or one of two halves, whose codes go to the tiles in the next step, and scales what comes back from
+    /// them. Codes go there with their sign, the bias taken out of them where it leaves bytes, so that no product has
+    /// to be mended.
     fn wide<
+        'a,
         const UNIT: usize,
         const RECORD: usize,
         const UNITS: usize,
@@ -298,39 +302,61 @@ mod tiers {
         const BIAS: i32,
         const OFFSET: bool,
     >(
-        tiles: &isa::Tiles,
-        units: &[[u8; UNIT]],
-        records: &[[u8; RECORD]],
+        panels: Range<usize>,
+        panel: impl Fn(usize) -> (&'a [[u8; UNIT]], &'a [[u8; RECORD]]),
         x: &Tile<'_>,
         codes: impl Fn(&[u8; UNIT], usize) -> [isa::I; 8] + Copy,
         scale: impl Fn(&[u8; RECORD], usize, usize) -> isa::F + Copy,
         offset: impl Fn(&[u8; RECORD], usize, usize) -> isa::F + Copy,
-    ) -> [[isa::F; isa::SUBS]; WIDE] {
+        mut write: impl FnMut(usize, &[[isa::F; isa::SUBS]]),
+    ) {
         let (y, groups) = (x.codes.as_chunks::<WIDE>().0, x.groups.as_chunks::<WIDE>().0);
-        let mut acc = [[isa::splat(0.0); isa::SUBS]; WIDE];
+        let (units, at_once) = (y.len(), if HALVES { 1 } else { 2 });
         let less = if MAX - BIAS <= 127 { BIAS } else { 128 };
-        let mut lines = isa::Lines([[0; 64]; 8]);
-        // Of two units: the tiles work on one while the products of the unit before are scaled.
-        let mut products = [isa::Products([[[0; PANEL]; WIDE]; 2]); 2];
-        for next in 0..=units.len() {
-            if let Some(unit) = units.get(next) {
-                for sub in 0..isa::SUBS {
-                    for (line, code) in lines.0.iter_mut().zip(codes(unit, sub)) {
-                        let line = &mut line[4 * isa::LANES * sub..];
-                        let line = line.first_chunk_mut().expect("a register of words");
-                        isa::store_words(line, isa::bytes_less(code, less as u8));
+        // A panel and the first unit of a step; of the steps to decode, to load, and to scale.
+        let start = (panels.start, 0);
+        let next = |(panel, unit): (usize, usize)| {
+            if unit + at_once < units { (panel, unit + at_once) } else { (panel + 1, 0) }
+        };
+        let (mut ahead, mut loading, mut done) = (start, start, start);
+        let mut tiles = isa::Tiles::<HALVES>::new();
+        let mut lines = [isa::Lines([[0; 64]; 16]); 2];
+        let mut products = isa::Products([[[0; PANEL]; WIDE]; 2]);
+        let mut acc = [[isa::splat(0.0); isa::SUBS]; WIDE];
+        for step in 0.. {
+            // What is loaded lies in the cache by now, and what is multiplied in the tiles. At the end nothing comes
+            // after, and anything is loaded.
+            let pair = [&y[loading.1], &y[(loading.1 + at_once - 1).min(units - 1)]];
+            tiles.step(&lines[(step + 1) % 2], pair, &mut products);
+            loading = ahead;
+            if ahead.0 < panels.end {
+                let (plane, _) = panel(ahead.0);
+                for (n, unit) in plane[ahead.1..].iter().take(at_once).enumerate() {
+                    for sub in 0..isa::SUBS {
+                        for (line, code) in lines[step % 2].0[8 * n..].iter_mut().zip(codes(unit, sub)) {
+                            let line = &mut line[4 * isa::LANES * sub..];
+                            let line = line.first_chunk_mut().expect("a register of words");
+                            isa::store_words(line, isa::bytes_less(code, less as u8));
+                        }
                     }
                 }
-                isa::tile_dots::<HALVES>(tiles, &lines, &y[next], &mut products[next % 2]);
+                ahead = next(ahead);
             }
-            let Some(at) = next.checked_sub(1) else { continue };
-            let (record, u) = (&records[at / UNITS], at % UNITS);
-            for sub in 0..isa::SUBS {
-                for half in 0..if HALVES { 2 } else { 1 } {
-                    let group = if HALVES { 2 * u + half } else { u };
+            if step < 3 {
+                continue;
+            }
+            let (_, records) = panel(done.0);
+            for n in 0..2 {
+                let (at, half) = if HALVES { (done.1, n) } else { (done.1 + n, 0) };
+                if at >= units {
+                    break;
+                }
+                let (record, u) = (&records[at / UNITS], at % UNITS);
+                let group = if HALVES { 2 * u + half } else { u };
+                for sub in 0..isa::SUBS {
                     let s = scale(record, group, sub);
                     let m = if OFFSET { offset(record, group, sub) } else { s };
-                    let dots = &products[at % 2].0[half];
+                    let dots = &products.0[n];
                     let add = |acc: isa::F, t: usize| {
                         let x = &groups[at][t];
                         let (minus, sum) = if HALVES {
@@ -349,7 +375,16 @@ mod tiers {
                     });
                 }
             }
+            let before = done.0;
+            done = next(done);
+            if done.0 > before {
+                let sums = acc;
+                acc = [[isa::splat(0.0); isa::SUBS]; WIDE];
+                write(before, &sums);
+                if done.0 == panels.end {
+                    break;
+                }
+            }
         }
-        acc
     }
 }

@@ -3,4 +3,4 @@
 pub mod tile;
 
 pub use super::avx512vnni::*;
-pub use tile::{TILES, Tiles, tile_dots};
+pub use tile::{TILES, Tiles};

@@ -2,8 +2,11 @@
 //!
 //! A unit's codes are a tile as they are (eight quads of sixteen rows), and so are sixteen tokens' activations of the
 //! same columns. The system's permission to use tiles is asked for by detection, before the tier is offered.
+//!
+//! A tile takes long to load, and as long to multiply, and instructions are retired in order: whatever waits for a product
+//! that has just been asked for stands in the way of all that follows. Hence the steps, as those of an assembly line.
 
-use super::{Lines, Products};
+use super::{Lines, Products, Unit};
 use core::arch::asm;
 
 /// Whether the kernels use tiles.
@@ -19,92 +22,80 @@ struct Config {
     rows: [u8; 16],
 }
 
-/// Tiles 0 and 1 are products. 2 is a unit's activations and 3 its codes; 4 to 7 are the same for its halves.
-static CONFIG: Config = Config {
-    palette: 1,
-    start_row: 0,
-    reserved: [0; 14],
-    bytes: [64, 64, 32, 64, 16, 64, 16, 64, 0, 0, 0, 0, 0, 0, 0, 0],
-    rows: [16, 16, 16, 8, 16, 4, 16, 4, 0, 0, 0, 0, 0, 0, 0, 0],
-};
+impl Config {
+    /// Tiles 0 and 1 are products, 2 and 3 their activations, of so many columns, and 4 and 5 their codes.
+    const fn new(cols: u8) -> Self {
+        let (mut bytes, mut rows) = ([0; 16], [0; 16]);
+        let mut tile = 0;
+        while tile < 2 {
+            (bytes[tile], rows[tile]) = (64, 16);
+            (bytes[2 + tile], rows[2 + tile]) = (cols as u16, 16);
+            (bytes[4 + tile], rows[4 + tile]) = (64, cols / 4);
+            tile += 1;
+        }
+        Config { palette: 1, start_row: 0, reserved: [0; 14], bytes, rows }
+    }
+}
+
+static UNITS: Config = Config::new(32);
+static HALF_UNITS: Config = Config::new(16);
 
 /// The thread's tiles, configured for as long as this lives, so that no thread carries their 8 KiB from one job to the
-/// next.
+/// next. `HALVES` says that each half of a unit is a tile of its own.
 #[derive(Debug)]
-pub struct Tiles(());
+pub struct Tiles<const HALVES: bool>(());
 
-impl Tiles {
+impl<const HALVES: bool> Tiles<HALVES> {
     /// Configures the tiles of this thread.
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
     pub fn new() -> Self {
-        // SAFETY: only the AMX tier's code comes here, so the CPU has tiles and the system has permitted them; the
-        // configuration is a valid one of palette 1.
-        unsafe { asm!("ldtilecfg [{}]", in(reg) &raw const CONFIG, options(nostack, preserves_flags)) };
+        let config = if HALVES { &HALF_UNITS } else { &UNITS };
+        // SAFETY: only the AMX tier's code comes here, so the CPU has tiles and the system has permitted them; both
+        // configurations are valid ones of palette 1, which makes all tiles zero.
+        unsafe { asm!("ldtilecfg [{}]", in(reg) config, options(nostack, preserves_flags)) };
         Tiles(())
+    }
+
+    /// A step of two tiles: gives the products of what was loaded two steps ago, multiplies what was loaded in the step
+    /// before, and loads codes and the activations of the same columns. With `HALVES` both `y` are the same unit.
+    ///
+    /// `tdpbssd` adds four products of signed bytes in 32 bits: at most 32 × 128 × 128, so nothing can saturate.
+    #[inline]
+    #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+    pub fn step(&mut self, codes: &Lines, y: [&Unit; 2], out: &mut Products) {
+        let (lines, second) = if HALVES { (4, 16) } else { (8, 0) };
+        // SAFETY: the tiles are configured, as `self` proves. The loads read 16 or 32 bytes of each of the 16 tokens of
+        // both `y`, with `HALVES` the last 16 bytes of the second, and four or eight lines of codes each; each store
+        // writes 16 rows of 64 bytes of its half of `out`.
+        unsafe {
+            asm!(
+                "tilestored [{out} + {line}*1], tmm0",
+                "tilestored [{out} + {line}*1 + 1024], tmm1",
+                "tilezero tmm0",
+                "tdpbssd tmm0, tmm2, tmm4",
+                "tilezero tmm1",
+                "tdpbssd tmm1, tmm3, tmm5",
+                "tileloadd tmm2, [{first} + {stride}*1]",
+                "tileloadd tmm4, [{codes} + {line}*1]",
+                "tileloadd tmm3, [{second} + {stride}*1]",
+                "tileloadd tmm5, [{more} + {line}*1]",
+                first = in(reg) y[0].as_ptr(),
+                second = in(reg) y[1].as_ptr().cast::<u8>().add(second),
+                stride = in(reg) 32usize,
+                codes = in(reg) codes.0.as_ptr(),
+                more = in(reg) codes.0[lines..].as_ptr(),
+                line = in(reg) 64usize,
+                out = in(reg) out.0.as_mut_ptr(),
+                options(nostack, preserves_flags),
+            );
+        }
     }
 }
 
-impl Drop for Tiles {
+impl<const HALVES: bool> Drop for Tiles<HALVES> {
     fn drop(&mut self) {
         // SAFETY: the value exists, so this thread's tiles were configured.
         unsafe { asm!("tilerelease", options(nostack, preserves_flags)) };
-    }
-}
-
-/// Multiplies the codes of a unit with sixteen tokens' activations of the same columns. With `HALVES` each half of
-/// the columns has products of its own, else only the first half of `out` is written.
-///
-/// `tdpbssd` adds four products of signed bytes in 32 bits: at most 32 × 128 × 128, so nothing can saturate.
-#[inline]
-#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
-pub fn tile_dots<const HALVES: bool>(
-    _tiles: &Tiles,
-    codes: &Lines,
-    y: &[[[i8; 4]; 8]; 16],
-    out: &mut Products,
-) {
-    let (first, codes, out) = (y.as_ptr(), codes.0.as_ptr(), out.0.as_mut_ptr());
-    if HALVES {
-        // SAFETY: the tiles are configured, as `_tiles` proves. The loads read 16 bytes of each of the 16 tokens of `y`
-        // and the 16 bytes after those, and four lines of codes each; each store writes 16 rows of 64 bytes of
-        // its half of `out`.
-        unsafe {
-            asm!(
-                "tilezero tmm0",
-                "tilezero tmm1",
-                "tileloadd tmm4, [{y} + {stride}*1]",
-                "tileloadd tmm5, [{codes} + {line}*1]",
-                "tileloadd tmm6, [{y} + {stride}*1 + 16]",
-                "tileloadd tmm7, [{codes} + {line}*1 + 256]",
-                "tdpbssd tmm0, tmm4, tmm5",
-                "tdpbssd tmm1, tmm6, tmm7",
-                "tilestored [{out} + {line}*1], tmm0",
-                "tilestored [{out} + {line}*1 + 1024], tmm1",
-                y = in(reg) first,
-                stride = in(reg) 32usize,
-                codes = in(reg) codes,
-                line = in(reg) 64usize,
-                out = in(reg) out,
-                options(nostack, preserves_flags),
-            );
-        }
-    } else {
-        // SAFETY: as above: all 32 bytes of each token, eight lines of codes, and the first half of `out`.
-        unsafe {
-            asm!(
-                "tilezero tmm0",
-                "tileloadd tmm2, [{y} + {stride}*1]",
-                "tileloadd tmm3, [{codes} + {line}*1]",
-                "tdpbssd tmm0, tmm2, tmm3",
-                "tilestored [{out} + {line}*1], tmm0",
-                y = in(reg) first,
-                stride = in(reg) 32usize,
-                codes = in(reg) codes,
-                line = in(reg) 64usize,
-                out = in(reg) out,
-                options(nostack, preserves_flags),
-            );
-        }
     }
 }

@@ -3,48 +3,55 @@
 /// Whether the kernels use tiles.
 pub const TILES: bool = false;
 
-/// A thread's tiles, for as long as this lives.
-#[derive(Debug)]
-pub struct Tiles(());
-
-impl Tiles {
-    /// Makes the tiles of this thread ready.
-    #[inline]
-    #[allow(clippy::new_without_default, reason = "a default would hide that it changes the thread's state")]
-    pub fn new() -> Self {
-        Tiles(())
-    }
-}
-
-/// A unit's codes, with their sign: eight quads of columns, a word for each row.
+/// The codes of two tiles, with their sign: quads of columns, a word for each row. Each is a unit's eight lines or, with
+/// `HALVES`, four: the first eight lines are then the two halves of a unit.
 #[repr(C, align(64))]
 #[derive(Clone, Copy, Debug)]
-pub struct Lines(pub [[u8; 64]; 8]);
+pub struct Lines(pub [[u8; 64]; 16]);
 
-/// The products of sixteen tokens and sixteen rows: `[half][token][row]`.
+/// The products of sixteen tokens and sixteen rows, of two tiles: `[tile][token][row]`.
 #[repr(C, align(64))]
 #[derive(Clone, Copy, Debug)]
 pub struct Products(pub [[[i32; 16]; 16]; 2]);
 
-/// Multiplies the codes of a unit with sixteen tokens' activations of the same columns. With `HALVES` each half of the
-/// columns has products of its own, else only the first half of `out` is written.
-#[inline]
-pub fn tile_dots<const HALVES: bool>(
-    _tiles: &Tiles,
-    codes: &Lines,
-    y: &[[[i8; 4]; 8]; 16],
-    out: &mut Products,
-) {
-    for token in 0..16 {
-        let y = y[token].as_flattened();
-        let mut sums = [[0i32; 16]; 2];
-        for (c, y) in y.iter().enumerate() {
-            let sums = &mut sums[if HALVES { c / 16 } else { 0 }];
-            for (sum, word) in sums.iter_mut().zip(codes.0[c / 4].as_chunks::<4>().0) {
-                *sum += i32::from(word[c % 4] as i8) * i32::from(*y);
+/// The activations of sixteen tokens and a unit's columns.
+pub type Unit = [[[i8; 4]; 8]; 16];
+
+/// A thread's tiles, for as long as this lives. `HALVES` says that each half of a unit is a tile of its own.
+#[derive(Debug)]
+pub struct Tiles<const HALVES: bool> {
+    loaded: (Lines, [Unit; 2]),
+    products: Products,
+}
+
+impl<const HALVES: bool> Tiles<HALVES> {
+    /// Makes the tiles of this thread ready.
+    #[inline]
+    #[allow(clippy::new_without_default, reason = "a default would hide that it changes the thread's state")]
+    pub fn new() -> Self {
+        Tiles {
+            loaded: (Lines([[0; 64]; 16]), [[[[0; 4]; 8]; 16]; 2]),
+            products: Products([[[0; 16]; 16]; 2]),
+        }
+    }
+
+    /// A step of two tiles: gives the products of what was loaded two steps ago, multiplies what was loaded in the step
+    /// before, and loads codes and the activations of the same columns. So nothing waits for what it needs itself. With
+    /// `HALVES` both `y` are the same unit.
+    #[inline]
+    pub fn step(&mut self, codes: &Lines, y: [&Unit; 2], out: &mut Products) {
+        *out = self.products;
+        let (lines, cols) = if HALVES { (4, 16) } else { (8, 32) };
+        for (tile, products) in self.products.0.iter_mut().enumerate() {
+            let codes = &self.loaded.0.0[tile * lines..][..lines];
+            for (products, y) in products.iter_mut().zip(&self.loaded.1[tile]) {
+                let y = &y.as_flattened()[if HALVES { tile * cols } else { 0 }..][..cols];
+                for (row, product) in products.iter_mut().enumerate() {
+                    let code = |c: usize| i32::from(codes[c / 4][4 * row + c % 4] as i8);
+                    *product = y.iter().enumerate().map(|(c, y)| code(c) * i32::from(*y)).sum();
+                }
             }
         }
-        out.0[0][token] = sums[0];
-        out.0[1][token] = sums[1];
+        self.loaded = (*codes, [*y[0], *y[1]]);
     }
 }
