@@ -131,20 +131,21 @@ mod tiers {
             }
         };
         // All panels for the same tokens, whose activations stay in the nearest cache.
-        for first in (0..job.x.tokens()).step_by(WIDE) {
+        let whole = if isa::TILES { job.x.tokens() / WIDE * WIDE } else { 0 };
+        if whole * units * panels.len() > 0 {
+            let pair = |at: usize| {
+                let (first, at) = (at / panels.len() * WIDE, panels.start + at % panels.len());
+                let (x, (units, records)) = (job.x.tile(first), panel(at));
+                let (y, groups) = (x.codes.as_chunks().0, x.groups.as_chunks().0);
+                Pair { panel: at, first, units, records, y, groups }
+            };
+            let count = whole / WIDE * panels.len();
+            wide::<UNIT, RECORD, UNITS, HALVES, MAX, BIAS, OFFSET>(
+                count, pair, codes, scale, offset, &mut write,
+            );
+        }
+        for first in (whole..job.x.tokens()).step_by(WIDE) {
             let x = job.x.tile(first);
-            if isa::TILES && x.width == WIDE && !x.codes.is_empty() && !panels.is_empty() {
-                wide::<UNIT, RECORD, UNITS, HALVES, MAX, BIAS, OFFSET>(
-                    panels.clone(),
-                    panel,
-                    &x,
-                    codes,
-                    scale,
-                    offset,
-                    |panel, acc| write(panel, first, acc),
-                );
-                continue;
-            }
             let mut token = 0;
             macro_rules! take {
                 ($most:expr, $loop:expr) => {{
@@ -288,7 +289,18 @@ mod tiers {
         }
     }
 
-    /// The products of some panels with sixteen tokens, by tiles: one long row of steps over all of them. A step decodes
+    /// A panel and sixteen tokens, to be multiplied with each other.
+    struct Pair<'a, const UNIT: usize, const RECORD: usize> {
+        panel: usize,
+        /// The first of the tokens.
+        first: usize,
+        units: &'a [[u8; UNIT]],
+        records: &'a [[u8; RECORD]],
+        y: &'a [[Quads; WIDE]],
+        groups: &'a [[ActGroup; WIDE]],
+    }
+
+    /// The products of panels with sixteen tokens each, by tiles: one long row of steps over all of them. A step decodes
     /// two units, or one of two halves, whose codes go to the tiles in the next step, and scales what comes back from
     /// them. Codes go there with their sign, the bias taken out of them where it leaves bytes, so that no product has
     /// to be mended.
@@ -302,36 +314,31 @@ mod tiers {
         const BIAS: i32,
         const OFFSET: bool,
     >(
-        panels: Range<usize>,
-        panel: impl Fn(usize) -> (&'a [[u8; UNIT]], &'a [[u8; RECORD]]),
-        x: &Tile<'_>,
+        count: usize,
+        pair: impl Fn(usize) -> Pair<'a, UNIT, RECORD>,
         codes: impl Fn(&[u8; UNIT], usize) -> [isa::I; 8] + Copy,
         scale: impl Fn(&[u8; RECORD], usize, usize) -> isa::F + Copy,
         offset: impl Fn(&[u8; RECORD], usize, usize) -> isa::F + Copy,
-        mut write: impl FnMut(usize, &[[isa::F; isa::SUBS]]),
+        mut write: impl FnMut(usize, usize, &[[isa::F; isa::SUBS]]),
     ) {
-        let (y, groups) = (x.codes.as_chunks::<WIDE>().0, x.groups.as_chunks::<WIDE>().0);
-        let (units, at_once) = (y.len(), if HALVES { 1 } else { 2 });
+        // What is decoded, what is scaled, and the first unit of the step of either.
+        let (mut ahead, mut done) = (pair(0), pair(0));
+        let (mut decoded, mut scaled) = (0, 0);
+        let (mut begun, mut ended) = (1, 0);
+        let (units, at_once) = (done.y.len(), if HALVES { 1 } else { 2 });
         let less = if MAX - BIAS <= 127 { BIAS } else { 128 };
-        // A panel and the first unit of a step; of the steps to decode, to load, and to scale.
-        let start = (panels.start, 0);
-        let next = |(panel, unit): (usize, usize)| {
-            if unit + at_once < units { (panel, unit + at_once) } else { (panel + 1, 0) }
-        };
-        let (mut ahead, mut loading, mut done) = (start, start, start);
         let mut tiles = isa::Tiles::<HALVES>::new();
         let mut lines = [isa::Lines([[0; 64]; 16]); 2];
+        let mut y = [&done.y[0]; 2];
         let mut products = isa::Products([[[0; PANEL]; WIDE]; 2]);
         let mut acc = [[isa::splat(0.0); isa::SUBS]; WIDE];
         for step in 0.. {
-            // What is loaded lies in the cache by now, and what is multiplied in the tiles. At the end nothing comes
-            // after, and anything is loaded.
-            let pair = [&y[loading.1], &y[(loading.1 + at_once - 1).min(units - 1)]];
-            tiles.step(&lines[(step + 1) % 2], pair, &mut products);
-            loading = ahead;
-            if ahead.0 < panels.end {
-                let (plane, _) = panel(ahead.0);
-                for (n, unit) in plane[ahead.1..].iter().take(at_once).enumerate() {
+            // What is loaded lies in the cache by now, and what is multiplied in the tiles. After the last step anything
+            // is loaded.
+            tiles.step(&lines[(step + 1) % 2], y, &mut products);
+            if decoded < units {
+                y = [&ahead.y[decoded], &ahead.y[(decoded + at_once - 1).min(units - 1)]];
+                for (n, unit) in ahead.units[decoded..].iter().take(at_once).enumerate() {
                     for sub in 0..isa::SUBS {
                         for (line, code) in lines[step % 2].0[8 * n..].iter_mut().zip(codes(unit, sub)) {
                             let line = &mut line[4 * isa::LANES * sub..];
@@ -340,25 +347,28 @@ mod tiers {
                         }
                     }
                 }
-                ahead = next(ahead);
+                decoded += at_once;
+                if decoded >= units && begun < count {
+                    (ahead, decoded) = (pair(begun), 0);
+                    begun += 1;
+                }
             }
             if step < 3 {
                 continue;
             }
-            let (_, records) = panel(done.0);
             for n in 0..2 {
-                let (at, half) = if HALVES { (done.1, n) } else { (done.1 + n, 0) };
+                let (at, half) = if HALVES { (scaled, n) } else { (scaled + n, 0) };
                 if at >= units {
                     break;
                 }
-                let (record, u) = (&records[at / UNITS], at % UNITS);
+                let (record, u) = (&done.records[at / UNITS], at % UNITS);
                 let group = if HALVES { 2 * u + half } else { u };
                 for sub in 0..isa::SUBS {
                     let s = scale(record, group, sub);
                     let m = if OFFSET { offset(record, group, sub) } else { s };
                     let dots = &products.0[n];
                     let add = |acc: isa::F, t: usize| {
-                        let x = &groups[at][t];
+                        let x = &done.groups[at][t];
                         let (minus, sum) = if HALVES {
                             (x.minus_halves[half], x.scaled_halves[half])
                         } else {
@@ -375,15 +385,16 @@ mod tiers {
                     });
                 }
             }
-            let before = done.0;
-            done = next(done);
-            if done.0 > before {
+            scaled += at_once;
+            if scaled >= units {
                 let sums = acc;
                 acc = [[isa::splat(0.0); isa::SUBS]; WIDE];
-                write(before, &sums);
-                if done.0 == panels.end {
+                write(done.panel, done.first, &sums);
+                ended += 1;
+                if ended == count {
                     break;
                 }
+                (done, scaled) = (pair(ended), 0);
             }
         }
     }

@@ -247,12 +247,17 @@ fn metadata(arch: &Architecture, shape: Shape) -> Metadata {
         set("attention.sliding_window", Value::U32(window));
         set("attention.sliding_window_pattern", Value::U32(2));
     }
+    vocabulary(&mut m);
+    m
+}
+
+/// Adds a vocabulary of [`VOCAB`] tokens.
+pub fn vocabulary(m: &mut Metadata) {
     let tokens = (0..VOCAB).map(|i| format!("<{i}>").as_str().into()).collect();
     m.insert("tokenizer.ggml.model", Value::String("gpt2".into()));
     m.insert("tokenizer.ggml.pre", Value::String("gpt-2".into()));
     m.insert("tokenizer.ggml.tokens", Value::Array(Array::String(tokens)));
     m.insert("tokenizer.ggml.merges", Value::Array(Array::String(Vec::new())));
-    m
 }
 
 /// Rounds values to a format, plainly: the scale is the largest magnitude over the largest code.
