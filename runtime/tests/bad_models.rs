@@ -168,3 +168,29 @@ fn a_context_that_there_is_no_memory_for_is_refused_before_the_weights_are_read(
     let expected = "no memory for keys and values: 70368744177664 bytes; ask for a smaller context with -c";
     assert_eq!(error, expected);
 }
+
+#[test]
+fn learned_positions_must_be_there_and_bound_the_context() {
+    let gpt2 = Draft::new(Architecture::find("gpt2").expect("an architecture"), Shape::default(), MIXED);
+    let without = refused(&gpt2.clone().without("position_embd.weight"));
+    assert!(without.contains("'position_embd.weight'"), "{without}");
+    let file = gpt2.write();
+    let load = |context| {
+        let options = LoadOptions { context: Some(context), ..Default::default() };
+        Model::load(&file.path, options).map(|model| model.context()).map_err(|error| error.to_string())
+    };
+    assert_eq!(load(0), Ok(256));
+    assert_eq!(load(256), Ok(256));
+    let error = load(257).expect_err("there is no position 256");
+    assert!(error.contains("257") && error.contains("at most 256, as positions are learned"), "{error}");
+}
+
+#[test]
+fn limits_of_queries_keys_and_values_are_refused_unless_they_are_none() {
+    let key = "{a}.attention.clamp_kqv";
+    assert_eq!(
+        refused(&llama().set(key, Value::F32(8.0))),
+        "llama.attention.clamp_kqv: found 8, accepted: 0, as queries, keys and values are not cut off"
+    );
+    llama().set(key, Value::F32(0.0)).write().load(LoadOptions::default());
+}

@@ -22,8 +22,12 @@ fn metadata(json: &Json) -> Metadata {
         let value = match value {
             Json::Bool(value) => Value::Bool(*value),
             Json::String(value) => Value::String(value.as_str().into()),
-            Json::Array(values) => {
+            Json::Array(values) if values[0].is_boolean() => {
                 Value::Array(Array::Bool(values.iter().map(|v| v.as_bool().expect("a flag")).collect()))
+            }
+            Json::Array(values) => {
+                let number = |v: &Json| v.as_u64().expect("a number") as u32;
+                Value::Array(Array::U32(values.iter().map(number).collect()))
             }
             Json::Number(value) => match value.as_u64() {
                 Some(value) => Value::U32(value as u32),

@@ -6,8 +6,8 @@ use kit::{Draft, EXACT, Shape, tokens};
 use quantsmith::LoadOptions;
 use quantsmith::files::{Metadata, Value};
 use quantsmith::model::arch::{
-    ARCHITECTURES, Activation, Architecture, Factor, NormKind, Parallel, Placement, QkNorm, RopeLayers,
-    RopeStyle,
+    ARCHITECTURES, Activation, Alibi, Architecture, Factor, NormKind, Parallel, Placement, QkNorm,
+    RopeLayers, RopeStyle,
 };
 
 struct Reference<'a> {
@@ -35,11 +35,14 @@ impl Reference<'_> {
     }
 
     fn norm(&self, x: &[f64], name: &str) -> Vec<f64> {
-        let weight = self.vector(&format!("{name}.weight")).expect("a norm");
+        let weight = match self.arch.norm {
+            NormKind::Bare => vec![1.0; x.len()],
+            NormKind::Rms | NormKind::Layer => self.vector(&format!("{name}.weight")).expect("a norm"),
+        };
         let bias = self.vector(&format!("{name}.bias")).unwrap_or_else(|| vec![0.0; x.len()]);
         let mean = match self.arch.norm {
             NormKind::Rms => 0.0,
-            NormKind::Layer => x.iter().sum::<f64>() / x.len() as f64,
+            NormKind::Layer | NormKind::Bare => x.iter().sum::<f64>() / x.len() as f64,
         };
         let square = x.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / x.len() as f64;
         let factor = 1.0 / (square + 1e-5).sqrt();
@@ -50,13 +53,31 @@ impl Reference<'_> {
         self.arch.window.is_some() && layer.is_multiple_of(2)
     }
 
+    /// The largest bias of attention that falls off with the distance.
+    fn largest_bias(&self) -> Option<f64> {
+        match self.arch.alibi {
+            Alibi::Always(largest) => Some(largest.into()),
+            Alibi::AtBlocks(count, largest) if count == self.shape.layers => Some(largest.into()),
+            Alibi::AtBlocks(..) | Alibi::Never => None,
+        }
+    }
+
+    /// What attention of a head loses with each position of distance.
+    fn slope(&self, head: usize) -> f64 {
+        let Some(largest) = self.largest_bias() else { return 0.0 };
+        let whole = (1..=self.shape.heads).rev().find(|n| n.is_power_of_two()).expect("at least one head");
+        let exponent = if head < whole { (head + 1) as f64 } else { (head - whole) as f64 + 0.5 };
+        (-largest * exponent / whole as f64).exp2()
+    }
+
     fn rotate(&self, x: &mut [f64], layer: usize, position: usize) {
         let rotates = match self.arch.rope_layers {
             RopeLayers::All => true,
             RopeLayers::Local => self.arch.window.is_none() || self.local(layer),
             RopeLayers::NotLastOf(n) => !(layer + 1).is_multiple_of(n),
+            RopeLayers::None => false,
         };
-        if !rotates {
+        if !rotates || self.largest_bias().is_some() {
             return;
         }
         let base = if self.local(layer) { self.arch.local_base.unwrap_or(10_000.0) } else { 10_000.0 };
@@ -77,7 +98,7 @@ impl Reference<'_> {
     fn qk_norm(&self, x: &mut [f64], name: &str) {
         let width = match self.arch.qk_norm {
             QkNorm::None => return,
-            QkNorm::Head => self.shape.head_dim,
+            QkNorm::Head | QkNorm::HeadRotated => self.shape.head_dim,
             QkNorm::Row => x.len(),
         };
         let weight = self.vector(&format!("{name}.weight")).expect("a norm");
@@ -95,8 +116,14 @@ impl Reference<'_> {
         let (mut q, mut k, v) = (project("attn_q"), project("attn_k"), project("attn_v"));
         for (rows, name) in [(&mut q, "attn_q_norm"), (&mut k, "attn_k_norm")] {
             for (position, row) in rows.iter_mut().enumerate() {
-                self.qk_norm(row, &format!("blk.{layer}.{name}"));
-                self.rotate(row, layer, position);
+                let name = format!("blk.{layer}.{name}");
+                if self.arch.qk_norm == QkNorm::HeadRotated {
+                    self.rotate(row, layer, position);
+                    self.qk_norm(row, &name);
+                } else {
+                    self.qk_norm(row, &name);
+                    self.rotate(row, layer, position);
+                }
             }
         }
         let scale = 1.0 / (dim as f64).sqrt();
@@ -108,7 +135,7 @@ impl Reference<'_> {
             let first = (position + 1).saturating_sub(reach);
             let score = |p: usize| {
                 let s = scale * query.iter().zip(&k[p][kv..]).map(|(a, b)| a * b).sum::<f64>();
-                cap.map_or(s, |cap| cap * (s / cap).tanh())
+                cap.map_or(s, |cap| cap * (s / cap).tanh()) - self.slope(head) * (position - p) as f64
             };
             let weights: Vec<f64> = (first..=position).map(|p| score(p).exp()).collect();
             let sum: f64 = weights.iter().sum();
@@ -157,6 +184,11 @@ impl Reference<'_> {
             table[token as usize * embed..][..embed].iter().map(|&x| scale * f64::from(x)).collect()
         };
         let mut x: Rows = tokens.iter().map(|&token| row(token)).collect();
+        if let Some(positions) = self.vector("position_embd.weight") {
+            for (x, row) in x.iter_mut().zip(positions.chunks(embed)) {
+                x.iter_mut().zip(row).for_each(|(x, p)| *x += p);
+            }
+        }
         let (pre, post) = (self.arch.placement != Placement::Post, self.arch.placement != Placement::Pre);
         let residual = self.factor(self.arch.residual);
         let add = |x: &mut [f64], y: &[f64]| x.iter_mut().zip(y).for_each(|(x, y)| *x += residual * y);
@@ -213,7 +245,7 @@ fn every_architecture_computes_what_its_facts_say() {
 
 #[test]
 fn a_model_without_grouped_heads_and_with_one_head_computes_the_same_as_the_reference() {
-    for name in ["llama", "gemma3"] {
+    for name in ["llama", "gemma3", "refact"] {
         let arch = Architecture::find(name).expect("an architecture");
         for (heads, kv_heads) in [(1, 1), (3, 3), (6, 1)] {
             let shape = Shape { heads, kv_heads, layers: 2, ..Shape::default() };

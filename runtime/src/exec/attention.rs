@@ -78,6 +78,7 @@ impl Pass<'_> {
         thread: usize,
     ) -> Queries<'a> {
         let tokens = self.tokens.len();
+        let slopes = &self.engine.params.layers[attend.layer].slopes;
         Queries {
             layout: layer.layout,
             // SAFETY: 4: no step that attends stores.
@@ -93,7 +94,7 @@ impl Pass<'_> {
             scale: self.engine.params.attention_scale,
             softcap: self.engine.params.attention_cap,
             sinks: None,
-            slopes: None,
+            slopes: slopes.get(head * layer.group..(head + 1) * layer.group),
         }
     }
 

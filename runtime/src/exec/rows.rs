@@ -1,7 +1,7 @@
 //! Operations on whole rows, and those that can be done to any columns of a row.
 
 use super::{Pass, ROWS};
-use crate::graph::op::Op;
+use crate::graph::op::{Index, Op};
 use crate::graph::plan::Slot;
 use crate::model::arch::{Activation, NormKind, RopeStyle};
 use crate::weights::{VectorId, WeightId};
@@ -59,7 +59,7 @@ impl Pass<'_> {
 
     fn row(&self, op: &Op<Slot>, row: usize, thread: usize) {
         match *op {
-            Op::Embed { table, scale, out } => self.embed(table, scale, out, row, thread),
+            Op::Embed { table, by, scale, out } => self.embed(table, by, scale, out, row, thread),
             Op::Rotation { kind, out } => {
                 // SAFETY: 2, 3: this thread's row.
                 let out = unsafe { self.floats_mut(out, thread, row, 0..out.cols) };
@@ -123,10 +123,13 @@ impl Pass<'_> {
         }
     }
 
-    fn embed(&self, table: WeightId, scale: f32, out: Slot, row: usize, thread: usize) {
+    fn embed(&self, table: WeightId, by: Index, scale: f32, out: Slot, row: usize, thread: usize) {
         let table = self.engine.weights.matrix(table);
-        let token = self.tokens[row] as usize;
-        let bytes = &self.engine.weights.plain(table)[token * table.row_bytes..][..table.row_bytes];
+        let at = match by {
+            Index::Token => self.tokens[row] as usize,
+            Index::Position => self.position + row,
+        };
+        let bytes = &self.engine.weights.plain(table)[at * table.row_bytes..][..table.row_bytes];
         // SAFETY: 2, 3: this thread's row.
         let out = unsafe { self.floats_mut(out, thread, row, 0..out.cols) };
         table.kernels.dequantise(bytes, out);
@@ -135,17 +138,25 @@ impl Pass<'_> {
         }
     }
 
-    fn norm(&self, x: Slot, weight: VectorId, bias: Option<VectorId>, out: Slot, row: usize, thread: usize) {
+    fn norm(
+        &self,
+        x: Slot,
+        weight: Option<VectorId>,
+        bias: Option<VectorId>,
+        out: Slot,
+        row: usize,
+        thread: usize,
+    ) {
         // SAFETY: 1, 3: made before, by an earlier step or by this thread.
         let x = unsafe { self.floats(x, thread, row, 0..x.cols) };
         // SAFETY: 2, 3: this thread's row.
         let out = unsafe { self.floats_mut(out, thread, row, 0..out.cols) };
         let weights = &self.engine.weights;
-        let (weight, bias) = (weights.vector(weight), bias.map(|bias| weights.vector(bias)));
+        let [weight, bias] = [weight, bias].map(|id| id.map(|id| weights.vector(id)));
         let (norm, epsilon) = (self.engine.operations.norm, self.engine.params.epsilon);
         match self.norm_kind() {
-            NormKind::Rms => norm.rms_norm(x, Some(weight), epsilon, out),
-            NormKind::Layer => norm.layer_norm(x, Some(weight), bias, epsilon, out),
+            NormKind::Rms => norm.rms_norm(x, weight, epsilon, out),
+            NormKind::Layer | NormKind::Bare => norm.layer_norm(x, weight, bias, epsilon, out),
         }
     }
 

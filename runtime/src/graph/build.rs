@@ -4,12 +4,15 @@
 //! shape than the graph needs is found here, before anything runs. From the last layer's attention on only the rows
 //! whose logits are asked for are computed.
 
-use super::op::{Graph, Kind, Op, Rows, Value, ValueId};
+use super::op::{Graph, Index, Kind, Op, Rows, Value, ValueId};
 use crate::error::Error;
 use crate::files::ModelFile;
 use crate::model::arch::{NormKind, Placement, QkNorm};
 use crate::model::hparams::{HParams, LayerParams};
 use crate::weights::{Binder, Use, WeightId};
+
+/// The table of learned positions.
+pub(crate) const POSITIONS: &str = "position_embd.weight";
 
 /// Builds the graph and binds its tensors.
 pub(crate) fn build(file: &ModelFile, params: &HParams, binder: &mut Binder<'_>) -> Result<Graph, Error> {
@@ -62,7 +65,17 @@ impl Builder<'_, '_> {
         let vocab = vocab(file, self.binder)?;
         let table = self.binder.bind("token_embd.weight", params.embed, vocab, Use::Table)?;
         let mut x = self.floats("embedding", params.embed);
-        self.push(Op::Embed { table, scale: params.embedding_scale, out: x });
+        self.push(Op::Embed { table, by: Index::Token, scale: params.embedding_scale, out: x });
+        let told = !params.rope.is_empty() || params.layers.iter().any(|layer| !layer.slopes.is_empty());
+        if !told || self.binder.has(POSITIONS) {
+            let table = self.binder.bind(POSITIONS, params.embed, params.context, Use::Table)?;
+            let out = self.floats("position", params.embed);
+            self.push(Op::Embed { table, by: Index::Position, scale: 1.0, out });
+            self.push(Op::Add { x, y: out });
+        }
+        if self.binder.has("token_embd_norm.weight") {
+            x = self.norm(x, "token_embd_norm", "embedding_norm")?;
+        }
         let rotations: Vec<_> = params
             .rope
             .iter()
@@ -92,10 +105,19 @@ impl Builder<'_, '_> {
     fn layer(&mut self, i: usize, x: ValueId, rotations: &[ValueId]) -> Result<ValueId, Error> {
         let params = self.params;
         let pre = params.arch.placement != Placement::Post;
-        let ffn_norm = format!("blk.{i}.ffn_norm");
-        let own_norm = self.binder.has(&format!("{ffn_norm}.weight"));
+        let has = |builder: &Self, name: &str| builder.binder.has(&format!("{name}.weight"));
+        let mut ffn_norm = format!("blk.{i}.ffn_norm");
+        let own_norm = has(self, &ffn_norm);
+        let behind = format!("blk.{i}.post_attention_norm");
+        if params.arch.placement == Placement::Pre && !own_norm && has(self, &behind) {
+            // It stands behind attention and in front of the feed-forward part; some files name it by the former.
+            ffn_norm = behind;
+        }
         let normed = if pre { self.norm(x, &format!("blk.{i}.attn_norm"), "attn_norm")? } else { x };
-        let mut attended = self.attention(i, normed, rotations)?;
+        // Side by side, attention may have a norm of its own.
+        let second = format!("blk.{i}.attn_norm_2");
+        let input = if has(self, &second) { self.norm(x, &second, "attn_norm_2")? } else { normed };
+        let mut attended = self.attention(i, input, rotations)?;
         let (mut x, mut normed) = (x, normed);
         if i + 1 == params.layers.len() {
             // Nothing but the cache needs the other rows any more.
@@ -105,6 +127,7 @@ impl Builder<'_, '_> {
             normed = if params.parallel && !own_norm { self.select(normed, "attn_norm") } else { normed };
             self.codes.clear();
         }
+        attended = self.norm_if(attended, &format!("blk.{i}.attn_sub_norm"), "attn_sub_norm")?;
         let mut attention =
             self.linear(attended, &format!("blk.{i}.attn_output"), params.embed, "attn_output")?;
         if params.parallel {
@@ -133,18 +156,24 @@ impl Builder<'_, '_> {
         let Qkv { q, k, v } = self.qkv(i, x, layer)?;
         let (q_width, k_width) = match params.arch.qk_norm {
             QkNorm::None => (None, None),
-            QkNorm::Head => (Some(params.head_dim), Some(params.head_dim)),
+            QkNorm::Head | QkNorm::HeadRotated => (Some(params.head_dim), Some(params.head_dim)),
             QkNorm::Row => (Some(self.cols(q)), Some(self.cols(k))),
         };
+        let rotated_first = params.arch.qk_norm == QkNorm::HeadRotated;
         for (value, width, name) in [(q, q_width, "attn_q_norm"), (k, k_width, "attn_k_norm")] {
-            if let Some(width) = width {
-                let weight = self.binder.vector(&format!("blk.{i}.{name}.weight"), width)?;
-                self.push(Op::HeadNorm { x: value, width, weight });
-            }
-            if let Some(kind) = layer.rope {
+            let norm = match width {
+                Some(width) => {
+                    let weight = self.binder.vector(&format!("blk.{i}.{name}.weight"), width)?;
+                    Some(Op::HeadNorm { x: value, width, weight })
+                }
+                None => None,
+            };
+            let rope = layer.rope.map(|kind| {
                 let (rotation, style) = (rotations[kind], params.rope[kind].style);
-                self.push(Op::Rope { x: value, rotation, head: params.head_dim, style });
-            }
+                Op::Rope { x: value, rotation, head: params.head_dim, style }
+            });
+            let order = if rotated_first { [rope, norm] } else { [norm, rope] };
+            order.into_iter().flatten().for_each(|op| self.push(op));
         }
         self.push(Op::Store { k, v, layer: i });
         let out = self.floats("attention", layer.heads * params.value_dim);
@@ -212,20 +241,29 @@ impl Builder<'_, '_> {
             self.push(Op::Gate { x: gated, up: other, function });
             gated
         };
+        let hidden = self.norm_if(hidden, &format!("blk.{i}.ffn_sub_norm"), "ffn_sub_norm")?;
         self.linear(hidden, &format!("blk.{i}.ffn_down"), self.params.embed, "ffn_down")
     }
 
     /// A norm in front of something.
     fn norm(&mut self, x: ValueId, tensor: &str, name: &str) -> Result<ValueId, Error> {
         let cols = self.cols(x);
-        let weight = self.binder.vector(&format!("{tensor}.weight"), cols)?;
-        let bias = match self.params.arch.norm {
-            NormKind::Rms => None,
-            NormKind::Layer => self.binder.vector_if(&format!("{tensor}.bias"), cols)?,
+        let mut vector = |part: &str| self.binder.vector(&format!("{tensor}.{part}"), cols);
+        let (weight, bias) = match self.params.arch.norm {
+            NormKind::Rms => (Some(vector("weight")?), None),
+            NormKind::Layer => {
+                (Some(vector("weight")?), self.binder.vector_if(&format!("{tensor}.bias"), cols)?)
+            }
+            NormKind::Bare => (None, None),
         };
         let out = self.floats(name, cols);
         self.push(Op::Norm { x, weight, bias, out });
         Ok(out)
+    }
+
+    /// A norm that is there where the file has it.
+    fn norm_if(&mut self, x: ValueId, tensor: &str, name: &str) -> Result<ValueId, Error> {
+        if self.binder.has(&format!("{tensor}.weight")) { self.norm(x, tensor, name) } else { Ok(x) }
     }
 
     /// A norm behind something, where the architecture has it.

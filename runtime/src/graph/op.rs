@@ -39,17 +39,26 @@ pub(crate) struct Value {
     pub(crate) kind: Kind,
 }
 
+/// What says which row of a table a token takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Index {
+    /// Its number.
+    Token,
+    /// Its position.
+    Position,
+}
+
 /// One operation. `V` is what stands for a value.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Op<V> {
-    /// Reads the rows of the tokens from a table.
-    Embed { table: WeightId, scale: f32, out: V },
+    /// Reads the rows of the tokens, or of their positions, from a table.
+    Embed { table: WeightId, by: Index, scale: f32, out: V },
     /// Cosines, then sines, of each token's position.
     Rotation { kind: usize, out: V },
     /// Takes the rows whose logits are asked for.
     Select { x: V, out: V },
     /// Normalises rows.
-    Norm { x: V, weight: VectorId, bias: Option<VectorId>, out: V },
+    Norm { x: V, weight: Option<VectorId>, bias: Option<VectorId>, out: V },
     /// Normalises, in place, each run of `width` values of a row.
     HeadNorm { x: V, width: usize, weight: VectorId },
     /// Quantises rows.
@@ -173,7 +182,7 @@ impl<V: Copy> Op<V> {
     /// The same operation with other operands.
     pub(crate) fn map<W>(&self, mut f: impl FnMut(V) -> W) -> Op<W> {
         match *self {
-            Op::Embed { table, scale, out } => Op::Embed { table, scale, out: f(out) },
+            Op::Embed { table, by, scale, out } => Op::Embed { table, by, scale, out: f(out) },
             Op::Rotation { kind, out } => Op::Rotation { kind, out: f(out) },
             Op::Select { x, out } => Op::Select { x: f(x), out: f(out) },
             Op::Norm { x, weight, bias, out } => Op::Norm { x: f(x), weight, bias, out: f(out) },

@@ -12,6 +12,8 @@ pub enum NormKind {
     Rms,
     /// Mean taken out, then division by the standard deviation.
     Layer,
+    /// The same, and neither weights nor biases after it.
+    Bare,
 }
 
 /// Where the norms of a block stand.
@@ -45,6 +47,8 @@ pub enum QkNorm {
     None,
     /// One norm over each head, before the rotation.
     Head,
+    /// One norm over each head, after the rotation.
+    HeadRotated,
     /// One norm over all heads of a token, before the rotation.
     Row,
 }
@@ -67,6 +71,20 @@ pub enum RopeLayers {
     Local,
     /// All but the last of each so many.
     NotLastOf(usize),
+    /// None: positions are learned vectors, which the file has, or show in attention alone.
+    None,
+}
+
+/// Whether attention falls off with the distance, by slopes that differ from head to head (ALiBi). Where it does,
+/// nothing rotates.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Alibi {
+    /// It does not.
+    Never,
+    /// With so large a bias at most.
+    Always(f32),
+    /// In models of so many blocks.
+    AtBlocks(usize, f32),
 }
 
 /// The function in the middle of the feed-forward part.
@@ -123,6 +141,8 @@ pub struct Architecture {
     pub rope: RopeStyle,
     /// Which layers rotate.
     pub rope_layers: RopeLayers,
+    /// Whether attention falls off with the distance.
+    pub alibi: Alibi,
     /// The frequency base of layers with a window when the file does not say; `None`: that of the others.
     pub local_base: Option<f32>,
     /// Frequency scaling applies to layers with a window too.
@@ -156,6 +176,7 @@ const LLAMA: Architecture = Architecture {
     qk_norm: QkNorm::None,
     rope: RopeStyle::Norm,
     rope_layers: RopeLayers::All,
+    alibi: Alibi::Never,
     local_base: None,
     local_scaling: true,
     window: None,
@@ -188,11 +209,20 @@ const PLAIN: Architecture = Architecture {
     ..QWEN2
 };
 
+/// Learned positions.
+const GPT2: Architecture = Architecture { name: "gpt2", rope_layers: RopeLayers::None, ..PLAIN };
+
 /// Every architecture that runs.
 pub const ARCHITECTURES: &[Architecture] = &[
     LLAMA,
     QWEN2,
+    Architecture { name: "qwen2vl", ..QWEN2 },
     Architecture { name: "qwen3", qk_norm: QkNorm::Head, ..QWEN2 },
+    Architecture { name: "qwen3vl", qk_norm: QkNorm::Head, ..QWEN2 },
+    Architecture { name: "hunyuan-dense", qk_norm: QkNorm::HeadRotated, ..QWEN2 },
+    Architecture { name: "seed_oss", ..QWEN2 },
+    Architecture { name: "bitnet", ..QWEN2 },
+    Architecture { name: "exaone", ..QWEN2 },
     GEMMA,
     Architecture {
         name: "gemma2",
@@ -216,6 +246,9 @@ pub const ARCHITECTURES: &[Architecture] = &[
     },
     Architecture { name: "internlm2", ..LLAMA },
     Architecture { name: "xverse", ..LLAMA },
+    Architecture { name: "baichuan", alibi: Alibi::AtBlocks(40, 8.0), ..LLAMA },
+    Architecture { name: "refact", alibi: Alibi::Always(8.0), ..LLAMA },
+    Architecture { name: "olmo", norm: NormKind::Bare, ..LLAMA },
     Architecture { name: "smollm3", rope_layers: RopeLayers::NotLastOf(4), ..LLAMA },
     Architecture { name: "arcee", gated: false, activation: Activation::ReluSquared, ..LLAMA },
     Architecture {
@@ -255,6 +288,10 @@ pub const ARCHITECTURES: &[Architecture] = &[
     Architecture { name: "orion", norm: NormKind::Layer, ..QWEN2 },
     Architecture { name: "stablelm", norm: NormKind::Layer, parallel: Parallel::WithoutFfnNorm, ..QWEN2 },
     PLAIN,
+    GPT2,
+    Architecture { name: "starcoder", ..GPT2 },
+    Architecture { name: "bloom", alibi: Alibi::Always(8.0), ..PLAIN },
+    Architecture { name: "falcon", parallel: Parallel::Always, ..PLAIN },
     Architecture { name: "codeshell", ..PLAIN },
     Architecture { name: "phi2", parallel: Parallel::Always, ..PLAIN },
     Architecture { name: "gptneox", parallel: Parallel::Key(true), ..PLAIN },

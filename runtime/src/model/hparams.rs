@@ -4,7 +4,7 @@
 //! evenly, everything that is divided by is not zero. Whether the numbers agree with the tensors is checked when
 //! the graph binds them.
 
-use super::arch::{Architecture, Factor, Parallel, RopeLayers, Window};
+use super::arch::{Alibi, Architecture, Factor, NormKind, Parallel, RopeLayers, Window};
 use super::reader::Reader;
 use crate::error::Error;
 use crate::files::ModelFile;
@@ -23,6 +23,8 @@ pub struct LayerParams {
     pub window: Option<usize>,
     /// Which rotation, as an index into [`HParams::rope`]; `None`: no rotation.
     pub rope: Option<usize>,
+    /// For each head what attention loses with each position of distance; none: nothing.
+    pub slopes: Vec<f32>,
 }
 
 /// The sizes and factors of a model.
@@ -87,7 +89,17 @@ impl HParams {
         let even = if embed.is_multiple_of(heads) { Some(embed / heads) } else { None };
         let head_dim = size_or(&reader, "attention.key_length", even)?;
         let value_dim = size_or(&reader, "attention.value_length", even)?;
-        let rope = RopeParams::read(&reader, file, arch, head_dim, trained, context.unwrap_or(trained))?;
+        let alibi = match arch.alibi {
+            Alibi::Never => None,
+            Alibi::Always(largest) => Some(largest),
+            Alibi::AtBlocks(count, largest) => (count == layers.len()).then_some(largest),
+        };
+        let rope = if alibi.is_some() || arch.rope_layers == RopeLayers::None {
+            Vec::new()
+        } else {
+            RopeParams::read(&reader, file, arch, head_dim, trained, context.unwrap_or(trained))?
+        };
+        refuse_clamps(&reader)?;
         let mut params = HParams {
             arch,
             context: trained,
@@ -105,7 +117,7 @@ impl HParams {
             layers,
             rope,
         };
-        params.assign_rope();
+        params.assign_positions(alibi);
         Ok(params)
     }
 
@@ -114,7 +126,7 @@ impl HParams {
         self.layers.iter().map(|l| l.kv_heads * (self.head_dim + self.value_dim)).sum()
     }
 
-    fn assign_rope(&mut self) {
+    fn assign_positions(&mut self, alibi: Option<f32>) {
         let windowed = self.layers.iter().any(|l| l.window.is_some());
         let kinds = self.rope.len();
         for (i, layer) in self.layers.iter_mut().enumerate() {
@@ -123,8 +135,11 @@ impl HParams {
                 RopeLayers::All => true,
                 RopeLayers::Local => local || !windowed,
                 RopeLayers::NotLastOf(period) => i % period != period - 1,
+                RopeLayers::None => false,
             };
-            layer.rope = rotates.then_some(if local { kinds - 1 } else { 0 });
+            let kind = if local { kinds.saturating_sub(1) } else { 0 };
+            layer.rope = (rotates && kinds > 0).then_some(kind);
+            layer.slopes = alibi.map_or(Vec::new(), |largest| slopes(layer.heads, largest));
         }
     }
 }
@@ -147,8 +162,14 @@ fn read_layers(
     let windows = read_windows(reader, arch.window, blocks)?;
     let mut layers = Vec::with_capacity(blocks);
     for i in 0..blocks {
-        let layer =
-            LayerParams { heads: heads[i], kv_heads: kv_heads[i], ff: ff[i], window: windows[i], rope: None };
+        let layer = LayerParams {
+            heads: heads[i],
+            kv_heads: kv_heads[i],
+            ff: ff[i],
+            window: windows[i],
+            rope: None,
+            slopes: Vec::new(),
+        };
         let at_least_one = |key, value| match value {
             0 => Err(reader.refuse(key, format_args!("found 0 for layer {i}"), "at least 1")),
             _ => Ok(()),
@@ -187,6 +208,29 @@ fn read_windows(reader: &Reader, rule: Option<Window>, blocks: usize) -> Result<
     Ok(local.into_iter().map(|local| if local { width } else { None }).collect())
 }
 
+/// The slopes of heads: falling powers of two, of a power of two of heads; what heads there are beyond take those between.
+fn slopes(heads: usize, largest: f32) -> Vec<f32> {
+    let whole = 1usize << heads.ilog2();
+    let power = |step: f64, times: usize| libm::exp2(-f64::from(largest) * step * times as f64) as f32;
+    let (step, half) = (1.0 / whole as f64, 0.5 / whole as f64);
+    (0..heads)
+        .map(|h| if h < whole { power(step, h + 1) } else { power(half, 2 * (h - whole) + 1) })
+        .collect()
+}
+
+/// Queries, keys and values that are cut off at a limit are another computation.
+fn refuse_clamps(reader: &Reader) -> Result<(), Error> {
+    let key = "attention.clamp_kqv";
+    match reader.number(key)? {
+        Some(limit) if limit > 0.0 => Err(reader.refuse(
+            key,
+            format_args!("found {limit}"),
+            "0, as queries, keys and values are not cut off",
+        )),
+        _ => Ok(()),
+    }
+}
+
 fn parallel(reader: &Reader, file: &ModelFile, arch: &Architecture) -> Result<bool, Error> {
     Ok(match arch.parallel {
         Parallel::Never => false,
@@ -208,8 +252,8 @@ fn size_or(reader: &Reader, key: &str, absent: Option<usize>) -> Result<usize, E
 
 fn epsilon(reader: &Reader, arch: &Architecture) -> Result<f32, Error> {
     let key = match arch.norm {
-        super::arch::NormKind::Rms => "attention.layer_norm_rms_epsilon",
-        super::arch::NormKind::Layer => "attention.layer_norm_epsilon",
+        NormKind::Rms => "attention.layer_norm_rms_epsilon",
+        NormKind::Layer | NormKind::Bare => "attention.layer_norm_epsilon",
     };
     match reader.number(key)? {
         Some(value) if value >= 0.0 => Ok(value),

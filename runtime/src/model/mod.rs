@@ -11,7 +11,7 @@ pub mod rope;
 use crate::error::Error;
 use crate::exec::{Engine, Operations};
 use crate::files::{Metadata, ModelFile};
-use crate::graph::build::build;
+use crate::graph::build::{POSITIONS, build};
 use crate::graph::op::{Graph, Value};
 use crate::graph::plan::{Plan, Sizes, Step, plan};
 use crate::graph::report::{self, PlanReport, TensorReport};
@@ -127,6 +127,13 @@ impl Model {
         let asked_context = options.context.map(|c| c as usize).filter(|&c| c > 0);
         let params = HParams::read(&file, asked_context)?;
         let mut warnings = file.warnings().to_vec();
+
+        if let Some(asked) = asked_context.filter(|&asked| asked > params.context)
+            && file.tensor(POSITIONS).is_some()
+        {
+            let accepted = format!("at most {}, as positions are learned", params.context);
+            return Err(Error::Option { option: "context", found: asked.to_string(), accepted });
+        }
 
         let mut binder = Binder::new(&file, &options.registry, tier, options.pack)?;
         let graph = build(&file, &params, &mut binder)?;

@@ -19,8 +19,9 @@ QKV, OUT, FFN = ("attn_q", "attn_k", "attn_v"), ("attn_output",), ("ffn_gate", "
 
 
 def case(arch, *, layers=3, heads=4, kv_heads=2, head=8, rope=None, norm="rms", without=(), biases=(), qkv=False,
-         ffn="gate", post=False, qk_norm=None, tied=False, keys=None, factors=None):
-    """A model: what differs from a plain LLaMA. `keys` are metadata of the architecture; `factors` vectors as they are."""
+         ffn="gate", post=False, qk_norm=None, tied=False, keys=None, factors=None, more=()):
+    """A model: what differs from a plain LLaMA. `keys` are metadata of the architecture, `factors` vectors as they
+    are, `more` norms that others do not have."""
     embed, ff = 32, 48
     meta = {
         "context_length": 256, "embedding_length": embed, "block_count": layers, "feed_forward_length": ff,
@@ -52,6 +53,11 @@ def case(arch, *, layers=3, heads=4, kv_heads=2, head=8, rope=None, norm="rms", 
     norm_of("output_norm")
     if not tied:
         matrix("output", embed, VOCAB)
+    if "position_embd" in more:
+        matrix("position_embd", embed, 256, size=embed**0.5)
+    for name in more:
+        if name != "position_embd":
+            vector(name, ff if "ffn_sub" in name else embed, norm == "layer bias")
     sizes = {"attn_q": heads * head, "attn_k": kv_heads * head, "attn_v": kv_heads * head}
     norm_of("blk.*.attn_norm")
     if qkv:
@@ -67,6 +73,7 @@ def case(arch, *, layers=3, heads=4, kv_heads=2, head=8, rope=None, norm="rms", 
     matrix("blk.*.ffn_down", ff, embed)
     if post:
         vector("blk.*.post_attention_norm", embed)
+    if post is True:
         vector("blk.*.post_ffw_norm", embed)
     if qk_norm:
         vector("blk.*.attn_q_norm", head if qk_norm == "head" else heads * head)
@@ -78,6 +85,7 @@ def case(arch, *, layers=3, heads=4, kv_heads=2, head=8, rope=None, norm="rms", 
 WINDOW = {"attention.sliding_window": 8}
 YARN = {"rope.scaling.type": "yarn", "rope.scaling.factor": 4.0, "rope.scaling.original_context_length": 64}
 LINEAR = {"rope.scaling.type": "linear", "rope.scaling.factor": 4.0}
+SECTIONS = {"rope.dimension_sections": [2, 1, 1, 0]}
 SCALES = {"embedding_scale": 3.0, "residual_scale": 0.5, "logit_scale": 2.0}
 POST = {"post": True, "without": ("attn_norm", "ffn_norm")}
 LAYER = {"norm": "layer bias", "ffn": "up", "biases": QKV + OUT + FFN + ("attn_qkv",)}
@@ -90,6 +98,13 @@ CASES = {
     "llama, yarn": case("llama", keys=YARN),
     "qwen2": case("qwen2", biases=QKV),
     "qwen3": case("qwen3", head=16, qk_norm="head"),
+    # llama-cpp-python 0.3.36 does not read the epsilon of this one, and takes 0.
+    "qwen2vl": case("qwen2vl", biases=QKV, keys=SECTIONS | {"attention.layer_norm_rms_epsilon": 0.0}),
+    "qwen3vl": case("qwen3vl", qk_norm="head", keys=SECTIONS | {"n_deepstack_layers": 0}),
+    "hunyuan-dense": case("hunyuan-dense", qk_norm="head"),
+    "seed_oss": case("seed_oss", biases=QKV, without=("ffn_norm",), post="attention"),
+    "bitnet": case("bitnet", tied=True, more=("blk.*.attn_sub_norm", "blk.*.ffn_sub_norm")),
+    "exaone": case("exaone", factors={"rope_freqs.weight": LONG_FACTORS}),
     "gemma": case("gemma", head=16, tied=True),
     "gemma2": case("gemma2", head=16, tied=True, post=True,
                    keys=WINDOW | {"attn_logit_softcapping": 5.0, "final_logit_softcapping": 6.0}),
@@ -98,6 +113,11 @@ CASES = {
     "gemma3, linear": case("gemma3", layers=7, head=16, tied=True, post=True, qk_norm="head", keys=WINDOW | LINEAR),
     "internlm2": case("internlm2"),
     "xverse": case("xverse"),
+    "baichuan, 7B": case("baichuan", layers=32),
+    "baichuan, 13B": case("baichuan", layers=40),
+    "refact": case("refact", kv_heads=1),
+    "refact, six heads": case("refact", heads=6, kv_heads=1),
+    "olmo": case("olmo", norm="bare", without=("_norm",)),
     "smollm3": case("smollm3", layers=5, tied=True),
     "arcee": case("arcee", ffn="up"),
     "minicpm": case("minicpm", tied=True, keys=SCALES),
@@ -119,6 +139,12 @@ CASES = {
     "stablelm, parallel": case("stablelm", norm="layer bias", rope=4, without=("ffn_norm",),
                                keys={"use_parallel_residual": True}),
     "starcoder2": case("starcoder2", **LAYER),
+    "gpt2": case("gpt2", kv_heads=4, qkv=True, more=("position_embd",), **LAYER),
+    "starcoder": case("starcoder", kv_heads=1, qkv=True, more=("position_embd",), **LAYER),
+    "bloom": case("bloom", kv_heads=4, qkv=True, more=("token_embd_norm",), **LAYER),
+    "falcon": case("falcon", kv_heads=1, qkv=True, without=("ffn_norm",), norm="layer bias", ffn="up"),
+    "falcon, two norms": case("falcon", qkv=True, without=("ffn_norm",), norm="layer bias", ffn="up",
+                              more=("blk.*.attn_norm_2",)),
     "codeshell": case("codeshell", qkv=True, **LAYER),
     "phi2": case("phi2", rope=4, without=("ffn_norm",), norm="layer bias", ffn="up",
                  biases=LAYER["biases"] + ("output",)),
@@ -169,6 +195,7 @@ def write(path, case):
 
 def logits(path, tokens):
     model = llama_cpp.llama_model_load_from_file(str(path).encode(), llama_cpp.llama_model_default_params())
+    assert model, "llama.cpp does not take the model"
     params = llama_cpp.llama_context_default_params()
     params.n_ctx = params.n_batch = params.n_ubatch = 256
     params.type_k = params.type_v = llama_cpp.GGML_TYPE_F32

@@ -4,7 +4,7 @@
 
 use quantsmith::files::{Array, GgufWriter, Metadata, NewTensor, Value};
 use quantsmith::kernels::{Format, Registry};
-use quantsmith::model::arch::{Architecture, NormKind, Parallel, Placement, QkNorm};
+use quantsmith::model::arch::{Alibi, Architecture, NormKind, Parallel, Placement, QkNorm, RopeLayers};
 use quantsmith::{LoadOptions, Model};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -100,6 +100,9 @@ impl Draft {
             draft.tensors.push(Tensor { name: format!("{name}.weight"), dims, format, values });
         };
         matrix(&mut draft, "token_embd", embed, VOCAB, (embed as f32).sqrt());
+        if arch.rope_layers == RopeLayers::None && arch.alibi == Alibi::Never {
+            matrix(&mut draft, "position_embd", embed, shape.context as usize, (embed as f32).sqrt());
+        }
         for i in 0..shape.layers {
             let block = |part: &str| format!("blk.{i}.{part}");
             matrix(&mut draft, &block("attn_q"), embed, heads * head_dim, 1.5);
@@ -124,6 +127,9 @@ impl Draft {
         };
         let Shape { embed, heads, kv_heads, head_dim, .. } = shape;
         let mut norm = |name: String| {
+            if arch.norm == NormKind::Bare {
+                return;
+            }
             vector(format!("{name}.weight"), embed, 1.0);
             if arch.norm == NormKind::Layer {
                 vector(format!("{name}.bias"), embed, 0.0);
@@ -144,7 +150,7 @@ impl Draft {
         norm("output_norm".into());
         let widths = match arch.qk_norm {
             QkNorm::None => None,
-            QkNorm::Head => Some((head_dim, head_dim)),
+            QkNorm::Head | QkNorm::HeadRotated => Some((head_dim, head_dim)),
             QkNorm::Row => Some((heads * head_dim, kv_heads * head_dim)),
         };
         for i in 0..shape.layers {
