@@ -194,3 +194,10 @@ fn limits_of_queries_keys_and_values_are_refused_unless_they_are_none() {
     );
     llama().set(key, Value::F32(0.0)).write().load(LoadOptions::default());
 }
+
+#[test]
+fn heads_that_are_not_there_take_no_memory_for_their_slopes() {
+    let refact = Draft::new(Architecture::find("refact").expect("an architecture"), Shape::default(), MIXED);
+    let many = refact.set("{a}.attention.head_count", Value::U32(1 << 31));
+    assert!(refused(&many).contains("'blk.0.attn_q.weight'"), "{}", refused(&many));
+}

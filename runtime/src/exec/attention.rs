@@ -78,7 +78,7 @@ impl Pass<'_> {
         thread: usize,
     ) -> Queries<'a> {
         let tokens = self.tokens.len();
-        let slopes = &self.engine.params.layers[attend.layer].slopes;
+        let slopes = &self.engine.slopes[attend.layer];
         Queries {
             layout: layer.layout,
             // SAFETY: 4: no step that attends stores.

@@ -72,6 +72,8 @@ pub(crate) struct Engine {
     pub(crate) weights: Weights,
     pub(crate) params: HParams,
     pub(crate) tables: Vec<RopeTable>,
+    /// For each layer what attention of a head loses with each position of distance; none where it loses nothing.
+    pub(crate) slopes: Vec<Vec<f32>>,
     pub(crate) cache: CachePlan,
     pub(crate) operations: Operations,
 }

@@ -66,7 +66,7 @@ impl Builder<'_, '_> {
         let table = self.binder.bind("token_embd.weight", params.embed, vocab, Use::Table)?;
         let mut x = self.floats("embedding", params.embed);
         self.push(Op::Embed { table, by: Index::Token, scale: params.embedding_scale, out: x });
-        let told = !params.rope.is_empty() || params.layers.iter().any(|layer| !layer.slopes.is_empty());
+        let told = !params.rope.is_empty() || params.alibi.is_some();
         if !told || self.binder.has(POSITIONS) {
             let table = self.binder.bind(POSITIONS, params.embed, params.context, Use::Table)?;
             let out = self.floats("position", params.embed);

@@ -23,8 +23,6 @@ pub struct LayerParams {
     pub window: Option<usize>,
     /// Which rotation, as an index into [`HParams::rope`]; `None`: no rotation.
     pub rope: Option<usize>,
-    /// For each head what attention loses with each position of distance; none: nothing.
-    pub slopes: Vec<f32>,
 }
 
 /// The sizes and factors of a model.
@@ -48,6 +46,8 @@ pub struct HParams {
     pub epsilon: f32,
     /// The rotations that layers choose from.
     pub rope: Vec<RopeParams>,
+    /// Attention falls off with the distance, with so large a bias at most.
+    pub alibi: Option<f32>,
     /// Factor of the products of queries and keys.
     pub attention_scale: f32,
     /// Cap of the attention logits.
@@ -116,8 +116,9 @@ impl HParams {
             logit_scale: factor(&reader, "logit_scale", arch.logits, embed, layers.len())?,
             layers,
             rope,
+            alibi,
         };
-        params.assign_positions(alibi);
+        params.assign_rope();
         Ok(params)
     }
 
@@ -126,7 +127,14 @@ impl HParams {
         self.layers.iter().map(|l| l.kv_heads * (self.head_dim + self.value_dim)).sum()
     }
 
-    fn assign_positions(&mut self, alibi: Option<f32>) {
+    /// For each layer what attention of a head loses with each position of distance; none where it loses nothing. As long
+    /// as there are heads, so to be asked for once the tensors have shown that there are so many.
+    pub(crate) fn slopes(&self) -> Vec<Vec<f32>> {
+        let of = |layer: &LayerParams| self.alibi.map_or(Vec::new(), |largest| slopes(layer.heads, largest));
+        self.layers.iter().map(of).collect()
+    }
+
+    fn assign_rope(&mut self) {
         let windowed = self.layers.iter().any(|l| l.window.is_some());
         let kinds = self.rope.len();
         for (i, layer) in self.layers.iter_mut().enumerate() {
@@ -139,7 +147,6 @@ impl HParams {
             };
             let kind = if local { kinds.saturating_sub(1) } else { 0 };
             layer.rope = (rotates && kinds > 0).then_some(kind);
-            layer.slopes = alibi.map_or(Vec::new(), |largest| slopes(layer.heads, largest));
         }
     }
 }
@@ -162,14 +169,8 @@ fn read_layers(
     let windows = read_windows(reader, arch.window, blocks)?;
     let mut layers = Vec::with_capacity(blocks);
     for i in 0..blocks {
-        let layer = LayerParams {
-            heads: heads[i],
-            kv_heads: kv_heads[i],
-            ff: ff[i],
-            window: windows[i],
-            rope: None,
-            slopes: Vec::new(),
-        };
+        let layer =
+            LayerParams { heads: heads[i], kv_heads: kv_heads[i], ff: ff[i], window: windows[i], rope: None };
         let at_least_one = |key, value| match value {
             0 => Err(reader.refuse(key, format_args!("found 0 for layer {i}"), "at least 1")),
             _ => Ok(()),

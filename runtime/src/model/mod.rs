@@ -175,9 +175,10 @@ impl Model {
             .zip(divisors)
             .map(|(rope, divisors)| RopeTable::new(rope, divisors.map(|id| weights.vector(id)), context));
         let tables = tables.collect();
+        let slopes = params.slopes();
         let Graph { values, .. } = graph;
         Ok(Arc::new(Model {
-            engine: Engine { weights, params, tables, cache, operations: Operations::new(tier) },
+            engine: Engine { weights, params, tables, slopes, cache, operations: Operations::new(tier) },
             single,
             batch,
             values,
