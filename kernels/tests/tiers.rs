@@ -250,6 +250,66 @@ fn products_of_every_format_equal_scalar_to_the_bit_on_every_tier() {
     support::log_tiers("kernels/tiers");
 }
 
+#[quantsmith_kernels::tiered]
+#[allow(unreachable_pub, reason = "the public functions of such a module are those of its set")]
+mod tiles {
+    use quantsmith_kernels::arch::scalar::{Lines, Products, Unit};
+
+    /// What each step gives.
+    pub fn steps(halves: bool, codes: &[Lines], y: &[[Unit; 2]]) -> Vec<Products> {
+        if halves { run::<true>(codes, y) } else { run::<false>(codes, y) }
+    }
+
+    fn run<const HALVES: bool>(codes: &[Lines], y: &[[Unit; 2]]) -> Vec<Products> {
+        let mut tiles = isa::Tiles::<HALVES>::new();
+        let mut all = Vec::new();
+        for (codes, [first, second]) in codes.iter().zip(y) {
+            let mut products = Products([[[-1; 16]; 16]; 2]);
+            tiles.step(codes, [first, if HALVES { first } else { second }], &mut products);
+            all.push(products);
+        }
+        all
+    }
+}
+
+#[test]
+fn tiles_give_the_products_of_two_steps_ago_on_every_tier() {
+    use quantsmith_kernels::arch::scalar::Lines;
+    let mut random = Random(0x7117e5);
+    let mut byte = || match random.below(3) {
+        0 => 0x80,
+        1 => 0x7f,
+        _ => random.next() as u8,
+    };
+    let codes: Vec<_> = (0..6).map(|_| Lines([(); 16].map(|()| [(); 64].map(|()| byte())))).collect();
+    let mut unit = || [(); 16].map(|()| [(); 8].map(|()| [(); 4].map(|()| byte() as i8)));
+    let y: Vec<_> = (0..6).map(|_| [unit(), unit()]).collect();
+    for (halves, lines) in [(false, 8), (true, 4)] {
+        let product = |step: usize, tile: usize, token: usize, row: usize| -> i32 {
+            let (unit, from) = if halves { (0, 4 * lines * tile) } else { (tile, 0) };
+            let y = &y[step][unit][token].as_flattened()[from..];
+            let code = |c: usize| codes[step].0[lines * tile + c / 4][4 * row + c % 4] as i8;
+            (0..4 * lines).map(|c| i32::from(code(c)) * i32::from(y[c])).sum()
+        };
+        for tier in support::tiers() {
+            let steps = tiles::Set::new(tier).steps(halves, &codes, &y);
+            for (step, found) in steps.iter().enumerate() {
+                for (tile, found) in found.0.iter().enumerate() {
+                    for (token, found) in found.iter().enumerate() {
+                        let want: [i32; 16] = core::array::from_fn(|row| {
+                            step.checked_sub(2).map_or(0, |loaded| product(loaded, tile, token, row))
+                        });
+                        assert_eq!(
+                            *found, want,
+                            "{tier:?}, halves {halves}: step {step}, tile {tile}, token {token}"
+                        );
+                    }
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn products_are_what_the_dequantised_weights_give() {
     let registry = Registry::builtin();
