@@ -56,6 +56,11 @@ impl Builder<'_, '_> {
         self.graph.ops.push(op);
     }
 
+    /// Whether the file has the weights of something.
+    fn has(&self, tensor: &str) -> bool {
+        self.binder.has(&format!("{tensor}.weight"))
+    }
+
     fn cols(&self, value: ValueId) -> usize {
         self.graph.values[value.0].cols
     }
@@ -73,9 +78,7 @@ impl Builder<'_, '_> {
             self.push(Op::Embed { table, by: Index::Position, scale: 1.0, out });
             self.push(Op::Add { x, y: out });
         }
-        if self.binder.has("token_embd_norm.weight") {
-            x = self.norm(x, "token_embd_norm", "embedding_norm")?;
-        }
+        x = self.norm_if(x, "token_embd_norm", "embedding_norm")?;
         let rotations: Vec<_> = params
             .rope
             .iter()
@@ -90,7 +93,7 @@ impl Builder<'_, '_> {
             x = self.layer(i, x, &rotations)?;
         }
         let x = self.norm(x, "output_norm", "output_norm")?;
-        let name = if self.binder.has("output.weight") { "output.weight" } else { "token_embd.weight" };
+        let name = if self.has("output") { "output.weight" } else { "token_embd.weight" };
         let output = self.binder.bind(name, params.embed, vocab, Use::Matrix)?;
         let logits = self.product(x, output, "logits");
         self.bias(logits, "output.bias")?;
@@ -105,18 +108,17 @@ impl Builder<'_, '_> {
     fn layer(&mut self, i: usize, x: ValueId, rotations: &[ValueId]) -> Result<ValueId, Error> {
         let params = self.params;
         let pre = params.arch.placement != Placement::Post;
-        let has = |builder: &Self, name: &str| builder.binder.has(&format!("{name}.weight"));
         let mut ffn_norm = format!("blk.{i}.ffn_norm");
-        let own_norm = has(self, &ffn_norm);
+        let own_norm = self.has(&ffn_norm);
         let behind = format!("blk.{i}.post_attention_norm");
-        if params.arch.placement == Placement::Pre && !own_norm && has(self, &behind) {
+        if params.arch.placement == Placement::Pre && !own_norm && self.has(&behind) {
             // It stands behind attention and in front of the feed-forward part; some files name it by the former.
             ffn_norm = behind;
         }
         let normed = if pre { self.norm(x, &format!("blk.{i}.attn_norm"), "attn_norm")? } else { x };
         // Side by side, attention may have a norm of its own.
         let second = format!("blk.{i}.attn_norm_2");
-        let input = if has(self, &second) { self.norm(x, &second, "attn_norm_2")? } else { normed };
+        let input = if self.has(&second) { self.norm(x, &second, "attn_norm_2")? } else { normed };
         let mut attended = self.attention(i, input, rotations)?;
         let (mut x, mut normed) = (x, normed);
         if i + 1 == params.layers.len() {
@@ -186,7 +188,7 @@ impl Builder<'_, '_> {
         let sizes = [layer.heads * key, layer.kv_heads * key, layer.kv_heads * value];
         let fused = format!("blk.{i}.attn_qkv");
         let mut out = [x; 3];
-        if self.binder.has(&format!("{fused}.weight")) {
+        if self.has(&fused) {
             let all: usize = sizes.iter().sum();
             let mut start = 0;
             for (j, name) in ["q", "k", "v"].into_iter().enumerate() {
@@ -221,7 +223,7 @@ impl Builder<'_, '_> {
             let hidden = self.linear(x, &up, ff, "ffn_up")?;
             self.push(Op::Activate { x: hidden, function });
             hidden
-        } else if self.binder.has(&format!("{gate}.weight")) {
+        } else if self.has(&gate) {
             let gated = self.linear_product(x, &gate, ff, "ffn_gate")?;
             let other = self.linear_product(x, &up, ff, "ffn_up")?;
             self.bias(gated, &format!("{gate}.bias"))?;
@@ -263,7 +265,7 @@ impl Builder<'_, '_> {
 
     /// A norm that is there where the file has it.
     fn norm_if(&mut self, x: ValueId, tensor: &str, name: &str) -> Result<ValueId, Error> {
-        if self.binder.has(&format!("{tensor}.weight")) { self.norm(x, tensor, name) } else { Ok(x) }
+        if self.has(tensor) { self.norm(x, tensor, name) } else { Ok(x) }
     }
 
     /// A norm behind something, where the architecture has it.
